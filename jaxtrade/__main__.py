@@ -18,16 +18,14 @@ def main() -> int:
     return.
     """
     words = sys.argv[1:]
-    return interrupt.run(_command, resumable=any(words[: len(each)] == each for each in RESUMABLE))
-
-
-def _command() -> int:
+    resumable = any(words[: len(each)] == each for each in RESUMABLE)
+    interrupt.install(resumable=resumable)  # before the imports, which take a moment
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (`>&-`), who wants to read nothing
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # to the end of the process
-    from jaxtrade.cli.entry import main as command  # imported here, inside `interrupt.run`
+    from jaxtrade.cli.entry import main as command
 
-    return command()
+    return interrupt.run(command, resumable=resumable)
 
 
 if __name__ == "__main__":

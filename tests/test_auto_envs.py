@@ -18,9 +18,9 @@ from jaxtrade.runs.auto_envs import (
     Choice,
     Measured,
     Sized,
+    attempts,
     prepared,
     search,
-    shrinking,
     sized,
     sizes,
 )
@@ -365,23 +365,21 @@ def test_an_advisor_is_refused():
 
 @pytest.mark.slow
 def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, tmp_path):
-    begun, told, real = [], Told(), training._run
+    begun, told, path = [], Told(), tmp_path / "shrunk"
 
-    def dies_with_64(found, path, *rest):
-        number = found.setup.config.rollout.num_envs
-        begun.append(number)
-        if number == 64:
-            rundir.create_run(path, found.setup.config, rundir.provenance(found.setup.config, "0"))
+    def dies_with_64(found):
+        begun.append(found.rollout.num_envs)
+        if found.rollout.num_envs == 64:
+            rundir.create_run(path, found, rundir.provenance(found, "0"))
             raise MemoryError("RESOURCE_EXHAUSTED: out of memory while compiling")
-        return real(found, path, *rest)
 
     monkeypatch.setattr(
         training,
         "prepared",
         lambda config, folder, screen: prepared(config, None, screen, at_once, lambda: None),
     )
-    monkeypatch.setattr(training, "_run", dies_with_64)
-    path = training.run(config(), tmp_path / "shrunk", screen=told).path
+    monkeypatch.setattr(training, "check_device", dies_with_64)
+    assert training.run(config(), path, screen=told).path == path
     assert begun == [64, 32]
     assert read_json(path / "manifest.json")["auto_envs"]["num_envs"] == 32
     warning = next(line for line in told.lines if line.startswith("warning: memory"))
@@ -397,13 +395,14 @@ def test_a_number_that_the_user_gave_is_never_changed(tmp_path):
     given_by_user = Sized(prepare(sized(config(), 64)), config())
 
     def dies(found):
-        del found
-        raise OutOfMemoryError("memory ran out")
+        for attempt in attempts(found, tmp_path / "run", Told().message):
+            with attempt:
+                raise OutOfMemoryError("memory ran out")
 
     with pytest.raises(OutOfMemoryError):
-        shrinking(given_by_user, tmp_path / "run", dies, Told().message)
+        dies(given_by_user)
     smallest = Sized(
         prepare(sized(config(), 32)), config(), Choice(32, (Measured(32, 1.0, 1, 0.0),), "")
     )
     with pytest.raises(OutOfMemoryError):
-        shrinking(smallest, tmp_path / "run", dies, Told().message)
+        dies(smallest)

@@ -11,8 +11,9 @@ import pytest
 from jaxtrade.cli import main
 from jaxtrade.config import dump_config, load_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs import rundir, train
+from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import Start, differing, how_to_start, require_own
+from jaxtrade.runs.plan import plan_resumed
 from tests.messages import refused, refuses
 
 COMMAND = ["train", "--auto-resume", "--set", "rollout.num_envs=64"]
@@ -88,15 +89,9 @@ def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path, found):
 
 
 @pytest.mark.parametrize(
-    ("found", "overrides", "own", "name", "stand_in"),
+    ("found", "overrides", "own"),
     [
-        (
-            {"groups": []},
-            ("sweep.keys={ppo.num_epochs: [1, 2]}",),
-            "group_0",
-            "resume_groups",
-            lambda config, path, begin, go_on, tell: [go_on(path / "group_0"), config],
-        ),
+        ({"groups": []}, ("sweep.keys={ppo.num_epochs: [1, 2]}",), "group_0"),
         (
             {"optuna": 8},
             (
@@ -105,28 +100,24 @@ def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path, found):
                 "split.validation_sessions=1",
             ),
             "best",
-            "go_on",
-            lambda config, path, screen, finish: [finish(config, path / "best"), config],
         ),
     ],
 )
-def test_a_resumed_sweep_hands_its_overrides_to_its_runs(
-    tmp_path, monkeypatch, found, overrides, own, name, stand_in
-):
+def test_a_resumed_sweep_hands_its_overrides_to_its_runs(tmp_path, found, overrides, own):
     """And a search to its best one."""
     if "optuna" in found:
         pytest.importorskip("optuna", reason='needs the extra: pip install "jaxtrade[optuna]"')
-    sweep, resumed, original = swept(tmp_path, found, *overrides), [], train.resume
+    sweep = swept(tmp_path, found, *overrides)
+    plan = plan_resumed(sweep, ["control.wall_clock=1h"])
+    assert plan.is_sweep
+    assert plan.config.control.wall_clock == 3600
+    assert plan.of_program(plan.config, sweep / own).start is Start.NEW
     created(sweep / own)
-    monkeypatch.setattr(
-        train, "resume", lambda path, data, screen, set: resumed.append((path, set))
-    )
-    monkeypatch.setattr(train, name, stand_in)
-    config = original(sweep, set=["control.wall_clock=1h"])[1]
-    assert config.control.wall_clock == 3600
-    assert resumed == [(sweep / own, ["control.wall_clock=1h"])]
+    going_on = plan.of_program(plan.config, sweep / own)
+    assert (going_on.start, going_on.path) == (Start.CONTINUE, sweep / own)
+    assert going_on.changes == ("control.wall_clock=1h",)
     with refused("ppo.gamma=0.9: "):
-        original(sweep, set=["ppo.gamma=0.9"])
+        plan_resumed(sweep, ["ppo.gamma=0.9"])
 
 
 def test_every_key_that_differs_is_named():

@@ -11,8 +11,8 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.rl.evolve import replay
+from jaxtrade.runs.hooks import LINEAGE, Evolution, LineageSink
 from jaxtrade.runs.train import resume, run
-from jaxtrade.runs.training_job import LINEAGE, Evolution, LineageSink
 from jaxtrade.storage.sinks import read_rows
 from tests.reading import read_json
 from tests.resuming import cut

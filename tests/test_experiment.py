@@ -15,11 +15,12 @@ from jaxtrade.errors import (
     RunLockedError,
 )
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.runs import preflight, rundir, training_job
+from jaxtrade.runs import preflight, rundir
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint, digests
+from jaxtrade.training import loop
 from jaxtrade.training.run_io import RunIO
 from tests.messages import refused
 from tests.reading import OLD, read_json
@@ -206,7 +207,7 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
         given.update(keywords)
         raise RunIO().interrupted(signal.SIGINT, 3)
 
-    monkeypatch.setattr(training_job, "train", started)
+    monkeypatch.setattr(loop, "train", started)
     control = plain.control.model_copy(update={"max_rollbacks": 7})
     with refused("after update 3; ", "continue with", kind=InterruptedRunError):
         run(plain.model_copy(update={"control": control}), tmp_path / "plain")

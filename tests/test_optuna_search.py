@@ -13,6 +13,7 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import agents
 from jaxtrade.runs import sweeps as searching
+from jaxtrade.runs.plan import plan_new, plan_resumed
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
 from tests import uncounted
@@ -99,8 +100,10 @@ def scored(monkeypatch):
     return batches
 
 
-def searched(path, how=searching.search):
-    return how(config(), path, Screen(), lambda own, to: own)
+def searched(path):
+    """What is trained at the end of a search that begins, or goes on if it has begun."""
+    plan = plan_resumed(path) if path.exists() else plan_new(config(), path)
+    return searching.search(plan, Screen(), lambda best, screen: best.config)
 
 
 def test_whole_batches_are_asked_and_the_best_is_trained_alone(scored, tmp_path):
@@ -133,13 +136,13 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
     with pytest.raises(StopError):
         searched(tmp_path / "cut")
     monkeypatch.setattr(searching, "_trained", trained)
-    again = searched(tmp_path / "cut", searching.go_on)
+    again = searched(tmp_path / "cut")
     assert scored[0] == whole[0]  # the first batch depends on the seed alone
     assert [len(batch) for batch in scored] == [4, 4]
     study = searching._study(tmp_path / "cut")
     states = [trial.state.name for trial in study.trials]
     assert states == ["COMPLETE"] * 4 + ["FAIL"] * 4 + ["COMPLETE"] * 4
-    assert again == searched(tmp_path / "cut", searching.go_on)
+    assert again == searched(tmp_path / "cut")
     assert len(scored) == 2  # nothing was left to train
 
 
@@ -155,7 +158,7 @@ def test_a_setting_that_diverges_fails_and_a_batch_of_them_ends_the_search(tmp_p
 def test_an_agent_that_was_put_back_has_no_score(tmp_path, monkeypatch):
     """It trained with other changes than the setting alone."""
     state = SimpleNamespace(rollbacks=np.array([0, 1, 0, 3]))
-    monkeypatch.setattr(searching, "train", lambda *_, **__: SimpleNamespace(state=state))
+    monkeypatch.setattr(searching.loop, "train", lambda *_, **__: SimpleNamespace(state=state))
     monkeypatch.setattr(searching, "policies_of", lambda *_: [])
     monkeypatch.setattr(searching, "ranked", lambda *_: (1.0, 2.0, 3.0, 4.0))
     monkeypatch.setattr(searching, "Beginning", lambda: SimpleNamespace(arguments=lambda *_: {}))

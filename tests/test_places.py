@@ -17,8 +17,8 @@ from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.evaluate import evaluate_run, open_run
+from jaxtrade.runs.job import how_to_continue
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.train import how_to_continue
 from tests.children import run_python
 from tests.messages import refused, refuses
 from tests.reading import read_json

@@ -49,9 +49,7 @@ def entry(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def manage(entry):
-    return run(
-        config("manage", "transfer.open_until=0.5"), entry.parent / "manage", load_source(entry)
-    ).path
+    return run(config("manage", "transfer.open_until=0.5"), entry.parent / "manage", entry).path
 
 
 @pytest.mark.slow

@@ -243,31 +243,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     files.allow_all(getattr(args, "trust_imports", False))
     files.allow(getattr(args, "modules", ()))
-    return leave(_run(args))
-
-
-def _run(args: Namespace) -> int:
-    """Run a parsed command -> exit code. Errors are printed."""
     try:
-        return COMMANDS[args.command](args)
-    except InterruptedRunError as error:
-        interrupt.say(f"error: {error}")
-        return error.exit_code
-    except KeyboardInterrupt:
-        interrupt.say(interrupt.line())
-        return interrupt.EXIT_CODE
-    except Exception as error:
-        if (
-            interrupt.received()
-        ):  # XLA, for example, turns the KeyboardInterrupt of a callback into an error of its own
-            interrupt.say(interrupt.line())
-            return interrupt.EXIT_CODE
-        return _failed(error, args.command)
+        code = COMMANDS[args.command](args)
+    except (Exception, KeyboardInterrupt) as error:
+        code = _failed(error, args.command)
+    return leave(code)
 
 
-def _failed(error: Exception, command: str) -> int:
+def _failed(error: BaseException, command: str) -> int:
     """Print an error -> the exit code. A `JaxtradeError` is the user's to mend; any other exception
     is a bug, so its traceback is shown."""
+    if isinstance(error, InterruptedRunError):
+        interrupt.say(f"error: {error}")
+        return error.exit_code
+    # XLA, for example, turns the KeyboardInterrupt of a callback into an error of its own.
+    if isinstance(error, KeyboardInterrupt) or interrupt.received():
+        interrupt.say(interrupt.line())
+        return interrupt.EXIT_CODE
     match error:
         case JaxtradeError():
             say(printable(f"error: {error}"))

@@ -555,7 +555,7 @@ def replay(path: Path, target: Path) -> int:
     values = config.model_dump(mode="json")
     values["advisor"] |= {"kind": f"replay:{journal.resolve()}", "options": {}}
     source = source_again(path, manifest["source"]) if manifest.get("source") else None
-    run(make_config(values, f"{path}, replayed", stored=True), target, source)
+    run(make_config(values, f"{path}, replayed", stored=True), target, source and source.path)
     differ = [
         *(f"state, {name}" for name in state_differences(path, target)),
         *report_differences(path, target),

@@ -137,7 +137,11 @@ def refuse_kept(args: Namespace, names: Iterable[str], what: str) -> None:
 
 
 def resolve(
-    args: Namespace, own_files: bool = False, training: bool = True, **instead: Any
+    args: Namespace,
+    own_files: bool = False,
+    training: bool = True,
+    later: bool = False,
+    **instead: Any,
 ) -> RunConfig:
     """The configuration of a command.
 
@@ -149,6 +153,7 @@ def resolve(
         own_files: whether the command reads its own files instead of the bars that the
             configuration names.
         training: whether the command needs an account and held-out sessions that fit together.
+        later: leave the checks to `runs.plan`, which makes them all.
         instead: values that replace those of flags. values: the nested values of a run folder,
             instead of a file.
     Raises:
@@ -162,7 +167,7 @@ def resolve(
             config = load_config(given.config or "quickstart", overrides)
         else:
             config = make_config(overridden(values, overrides), given.config, origins_of(overrides))
-    return completed(config, given, own_files, training)
+    return _with_paths(config, given) if later else completed(config, given, own_files, training)
 
 
 @contextmanager

@@ -9,11 +9,12 @@ import json
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.cli.flags import (
     COMMON,
     NAMES,
@@ -23,6 +24,7 @@ from jaxtrade.cli.flags import (
     chosen_folder,
     name_flag,
     new_folder,
+    require_unused,
 )
 from jaxtrade.cli.shared import (
     DATA,
@@ -48,22 +50,19 @@ from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import (
     FREE,
     Start,
-    groups_of,
     how_to_start,
-    is_sweep,
-    read_sweep,
     require_own,
     resumed_config,
 )
+from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
 from jaxtrade.runs.preflight import check_memory
-from jaxtrade.runs.processes import Given, Layout, check_config, explained, layout_of
+from jaxtrade.runs.processes import Given, Layout, explained, layout_of
 from jaxtrade.runs.processes import join as join_others
 from jaxtrade.text import show
 from jaxtrade.training.together import from_main, is_main, process_count
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
-    from jaxtrade.runs.processes import Layout
     from jaxtrade.runs.stored import RunResult
 
 
@@ -95,14 +94,6 @@ def process_flags(parser: ArgumentParser, join_seconds: int, *texts: str) -> Non
 def given(args: Namespace) -> Given:
     """The flags that name the processes."""
     return Given(args.coordinator, args.num_processes, args.process_id)
-
-
-def layout(args: Namespace, config: RunConfig) -> Layout:
-    """The processes that train a run. Raises ConfigError if flags or environment contradict each
-    other, or if several processes cannot train this configuration."""
-    found = layout_of(given(args), os.environ)
-    check_config(config, found)
-    return found
 
 
 def join(args: Namespace, processes: Layout, screen: Screen) -> None:
@@ -151,22 +142,74 @@ _INHERITED = ("config", "source", "market", "contract", "test")
 
 def train(args: Namespace) -> int:
     """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of
-    `runs.train.run`.
+    `runs.train.train`.
     """
-    if args.auto_resume:
-        return _auto_resume(args)
-    if args.resume:
-        return _resume(args)
+    plan = _auto(args) if args.auto_resume else _resumed(args) if args.resume else _new(args)
+    silent = plan.processes.process_id > 0
+    if plan.start is Start.DONE and plan.processes.alone:
+        return _done(plan)
+    with screen_of(args, silent) as screen:
+        if plan.start is Start.NEW:
+            plan = plan.ask_models(
+                screen.message
+            )  # a server that is absent is told before JAX loads
+        screen.phase("loading", "JAX")
+        keep_programs()
+        join(args, plan.processes, screen)
+        if args.auto_resume:  # another process may see the folder later, or earlier
+            plan = replace(plan, start=Start(from_main(partial(str, plan.start))))
+            if plan.start is Start.DONE:
+                return _done(plan)
+        from jaxtrade.runs.train import train as train_run
+
+        with explained():
+            result = train_run(plan, screen)
+    return _ended(result, args, screen)
+
+
+def _new(args: Namespace, auto: bool = False) -> RunPlan:
+    """The plan of a new run. auto: whether its folder may hold this run already."""
     if args.onward:
-        return _continue(args)
-    config = resolve(args)
-    if args.source:
-        rundir.read_run(Path(args.source))
-    return _begin(args, config, args.source)
+        refuse(
+            args,
+            _INHERITED,
+            f"--continue {args.onward}: goes on with that run's configuration",
+            " (change single keys by --set)",
+        )
+        source = Path(args.onward)
+        located = files.values(rundir.read_run(source)[0])
+        overrides = [
+            f"{key}={json.dumps(value)}"
+            for key, value in located.items()
+            if key != "advisor.kind" or args.advisor is None
+        ]
+        config = resolve(
+            args,
+            later=True,
+            config=str(source / "config.yaml"),
+            values=rundir.written_values(source),
+            overrides=[*overrides, "transfer.moments=true", *args.overrides],
+        )
+    else:
+        source = Path(args.source) if args.source else None
+        config = resolve(args, later=True)
+    path, processes = chosen_folder(args), layout_of(given(args), os.environ)
+    if path is not None and not auto and processes.process_id == 0:
+        require_unused(args, path)
+    return plan_new(config, path, source, keeps=bool(args.onward), processes=processes)
 
 
-def _auto_resume(args: Namespace) -> int:
-    """Continue the run in the folder that the command names, or start it there."""
+def _resumed(args: Namespace) -> RunPlan:
+    refuse_kept(args, (*_KEPT, "onward", "eager"), "run")
+    changes = list(args.overrides)
+    if args.devices is not None:
+        changes.append(f"parallel.devices={args.devices}")
+    data = None if args.data is None else Path(args.data)
+    return plan_resumed(Path(args.resume), changes, data, layout_of(given(args), os.environ))
+
+
+def _auto(args: Namespace) -> RunPlan:
+    """The plan that continues the run in the folder that the command names, or starts it there."""
     refuse(
         args,
         ("resume", "onward"),
@@ -177,69 +220,28 @@ def _auto_resume(args: Namespace) -> int:
         raise ConfigError(
             "--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time"
         )
-    config = resolve(args)
-    processes = layout(args, config)
     start = how_to_start(path)
-    if start is not Start.NEW:
-        require_own(config, path)
-    elif args.source:
-        rundir.read_run(Path(args.source))
-    if start is Start.DONE or not processes.alone:
-        with screen_of(args, processes.process_id > 0) as screen:
-            join(args, processes, screen)
-            # Another one may see the folder later, or earlier.
-            start = Start(from_main(lambda: str(start)))
-    if start is Start.DONE:
-        if is_main():
-            show(f"{path}: this run has finished; nothing is left to do")
-        return 0
     if start is Start.NEW:
-        return _begin(args, config, args.source, path)
-    return _go_on(args, path, processes, _limit(config))
+        plan = _new(args, auto=True)
+    else:
+        config = resolve(args)
+        require_own(config, path)
+        plan = plan_resumed(path, _free(config), processes=layout_of(given(args), os.environ))
+    return replace(plan, start=start, changes=_free(plan.config))
 
 
-def _limit(config: RunConfig) -> list[str]:
-    """The limit of time and the devices of a configuration, as what a resumed run may be given."""
-    return [
+def _free(config: RunConfig) -> tuple[str, ...]:
+    """The limit of time and the devices of a configuration, as what a run that goes on is given."""
+    return (
         f"control.wall_clock={json.dumps(config.control.wall_clock)}",
         f"parallel.devices={config.parallel.devices}",
-    ]
+    )
 
 
-def _begin(args: Namespace, config: RunConfig, source: str | None, path: Path | None = None) -> int:
-    """Train a new run. source: the path of its source run, if any. path: of its folder, where it
-    need not be new.
-    """
-    groups = groups_of(config)
-    check_memory([group.config for group in groups])
-    processes = layout(args, config)
-    if processes.process_id == 0:  # the others are told
-        if path is None:
-            path = new_folder(
-                args, set_name(symbols_of(config)), config.env.task if len(groups) == 1 else "sweep"
-            )
-        else:
-            rundir.check_new(path)
-    with screen_of(args, processes.process_id > 0) as screen:
-        config = with_model(
-            config, screen.message
-        )  # a server that does not answer is said before JAX loads
-        screen.phase("loading", "JAX")
-        keep_programs()
-        join(args, processes, screen)
-        from jaxtrade.runs.beginning import load_source, require_same
-        from jaxtrade.runs.preflight import settle
-        from jaxtrade.runs.train import run
-
-        settle(
-            [group.config for group in groups]
-        )  # must precede JAX, which loading a source starts
-        loaded = load_source(Path(source)) if source else None
-        if loaded is not None and args.onward:
-            require_same(loaded, config)
-        with explained():
-            result = run(config, path, loaded, screen)
-    return _ended(result, args, screen)
+def _done(plan: RunPlan) -> int:
+    if is_main():
+        show(f"{plan.path}: this run has finished; nothing is left to do")
+    return 0
 
 
 def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
@@ -251,59 +253,11 @@ def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
         return result.exit_code
     text = result.table
     if args.perf or args.perf_one:
-        from jaxtrade.runs.training_job import lines, performance_info
+        from jaxtrade.runs.performance import lines, performance_info
 
         text = "\n".join([text, "", *lines(performance_info(result, args.perf_one))])
     print_result(text, screen)
     return result.exit_code
-
-
-def _resume(args: Namespace) -> int:
-    refuse_kept(args, (*_KEPT, "onward", "eager"), "run")
-    path = Path(args.resume)
-    config = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
-    if args.devices is not None:
-        args.overrides = [*args.overrides, f"parallel.devices={args.devices}"]
-    config = resumed_config(config, args.overrides)  # a wrong value is told before JAX loads
-    return _go_on(args, path, layout(args, config), args.overrides)
-
-
-def _go_on(args: Namespace, path: Path, processes: Layout, overrides: Sequence[str]) -> int:
-    """Continue the run at `path`. overrides: what it may be given anew."""
-    data = Path(args.data) if args.resume and args.data is not None else None
-    with loading(args, processes.process_id > 0) as screen:
-        join(args, processes, screen)
-        from jaxtrade.runs.train import resume
-
-        with explained():
-            result = resume(path, data, screen, overrides)
-    return _ended(result, args, screen)
-
-
-def _continue(args: Namespace) -> int:
-    """Train a new run that continues another one, with its configuration, slots, actions and
-    optimiser moments.
-    """
-    refuse(
-        args,
-        _INHERITED,
-        f"--continue {args.onward}: goes on with that run's configuration",
-        " (change single keys by --set)",
-    )
-    source = Path(args.onward)
-    located = files.values(rundir.read_run(source)[0])
-    overrides = [
-        f"{key}={json.dumps(value)}"
-        for key, value in located.items()
-        if key != "advisor.kind" or args.advisor is None
-    ]
-    config = resolve(
-        args,
-        config=str(source / "config.yaml"),
-        values=rundir.written_values(source),
-        overrides=[*overrides, "transfer.moments=true", *args.overrides],
-    )
-    return _begin(args, config, args.onward)
 
 
 def curriculum(args: Namespace) -> int:

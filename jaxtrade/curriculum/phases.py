@@ -48,7 +48,6 @@ from jaxtrade.runs.beginning import (
     Beginning,
     Source,
     adopt,
-    check_alone,
     fit,
     layout_of,
     load_source,
@@ -56,6 +55,7 @@ from jaxtrade.runs.beginning import (
     transferred,
 )
 from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.plan import check_alone
 from jaxtrade.runs.preflight import settle
 from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.train import resume, run
@@ -608,7 +608,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen
         shutil.rmtree(
             folder, ignore_errors=True
         )  # left by a process that was killed early; it holds no results
-        run(phase.config, folder, loaded, screen)
+        run(phase.config, folder, source, screen)
     else:
         resume(folder, screen=screen)
 

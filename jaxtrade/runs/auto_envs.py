@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import jax
 
@@ -35,6 +36,7 @@ from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import described
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
+from jaxtrade.text import Tell
 from jaxtrade.version import __version__
 
 # How many environments train fastest: the search for `rollout.num_envs: auto`.
@@ -252,7 +254,6 @@ HARMLESS = frozenset(
     }
 )
 
-ResultT = TypeVar("ResultT")
 Measure = Callable[[Setup, int | None], Measured]
 
 
@@ -372,36 +373,55 @@ def prepared(
     return Sized(setup, config, choice)
 
 
-def shrinking(
-    found: Sized, path: Path, begin: Callable[[Sized], ResultT], tell: Callable[[str], None]
-) -> ResultT:
-    """`begin(found)`; where memory runs out before anything was trained, again with fewer
-    environments.
+def attempts(found: Sized, path: Path, tell: Tell) -> Iterator[Attempt]:
+    """Try to train, and again with fewer environments for as long as an attempt asks for it.
 
-    Only a number that was chosen here is changed. path: the new run folder that `begin` makes; a
-    second try makes it again. Raises OutOfMemoryError if the run has trained, or if no smaller
-    number was measured; ConfigError if `path` cannot be a new run; and what `begin` raises.
+        for attempt in attempts(found, path, tell):
+            with attempt as sized:
+                ...
+
+    Only a number that was chosen here is changed. path: the new run folder that an attempt makes; the
+    next one makes it again. Raises ConfigError if `path` cannot be a new run.
     """
     if found.choice is not None:
         rundir.check_new(path)  # whatever is in the folder later is of this run
-    while True:
-        try:
-            return begin(found)
-        except OutOfMemoryError as error:
-            smaller = _smaller(found)
-            if smaller is None or _has_trained(path):
-                raise
-            said = str(error)
-        number = (
-            found.setup.config.rollout.num_envs
-        )  # outside of the handler, which holds the arrays of what failed
-        shutil.rmtree(path, ignore_errors=True)
-        gc.collect()
-        tell(
-            f"warning: {said}. Trying again with {smaller:,} environments instead of {number:,} (rollout.num_envs: "
-            "auto)"
+    attempt: Attempt | None = Attempt(found, path, tell)
+    while attempt is not None:
+        yield attempt
+        gc.collect()  # of what has failed
+        attempt = attempt.again
+
+
+class Attempt:
+    """A context that ends quietly if memory runs out inside it before anything was trained, and a
+    smaller number was measured; `again` is then the attempt with that number.
+    """
+
+    def __init__(self, found: Sized, path: Path, tell: Tell) -> None:
+        self._found, self._path, self._tell = found, path, tell
+        self.again: Attempt | None = None
+
+    def __enter__(self) -> Sized:
+        return self._found
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> bool:
+        smaller = _smaller(self._found) if isinstance(error, OutOfMemoryError) else None
+        if smaller is None or _has_trained(self._path):
+            return False
+        number = self._found.setup.config.rollout.num_envs
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._tell(
+            f"warning: {error}. Trying again with {smaller:,} environments instead of {number:,} "
+            "(rollout.num_envs: auto)"
         )
-        found = found._replace(setup=with_learner_of(found.setup, sized(found.asked, smaller)))
+        setup = with_learner_of(self._found.setup, sized(self._found.asked, smaller))
+        self.again = Attempt(self._found._replace(setup=setup), self._path, self._tell)
+        return True
 
 
 def _has_trained(path: Path) -> bool:

@@ -233,16 +233,6 @@ def require_carried(config: RunConfig, trained: RunConfig) -> None:
         )
 
 
-def check_alone(config: RunConfig) -> None:
-    """Raises ConfigError if a run without a source has settings that need one."""
-    if config.network.adapter or getattr(config.learner, "adapter_freeze", 0.0):
-        key = "network.adapter" if config.network.adapter else f"{config.algorithm}.adapter_freeze"
-        raise ConfigError(
-            f"{key}: an adapter stands between another run's network and new slots; name that run "
-            "(--from RUN) and set transfer.mode=adapter, or leave it out"
-        )
-
-
 def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainState, Coverage]:
     """The first state of a run that begins from `source`, and the report of the transfer.
 

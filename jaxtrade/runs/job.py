@@ -21,22 +21,31 @@ from jaxtrade.data.members import member_configs
 from jaxtrade.env.params import describe as describe_stages
 from jaxtrade.env.shared import describe as describe_impact
 from jaxtrade.env.state import EnvParams
+from jaxtrade.errors import DataError
+from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.report import LEAST, key_of
 from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
+from jaxtrade.rl.state import finished
 from jaxtrade.runs import preflight, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
+from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.preflight import memory_notes
-from jaxtrade.runs.setup import Setup, figure_names, monitor_sink
+from jaxtrade.runs.setup import Setup, figure_names, monitor_sink, policies_of
+from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.storage.status import StatusSink
 from jaxtrade.storage.trackers import About, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
-from jaxtrade.training.health import Watch
+from jaxtrade.training import replacement
+from jaxtrade.training.control import Controller
+from jaxtrade.training.health import Watch, health_labels, population_health
+from jaxtrade.training.loop import TrainResult
 from jaxtrade.training.run_io import WallClock
 from jaxtrade.training.together import is_main
+from jaxtrade.types import PyTree
 
 # What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings,
 # scores, results and pictures.
@@ -231,8 +240,9 @@ class Job:
             self.close()
 
     def close(self) -> None:
-        for sink in self.files:
-            sink.close()
+        """Close the files. A second call does nothing."""
+        while self.files:
+            self.files.pop(0).close()
 
     @property
     def stop_reason(self) -> str | None:
@@ -243,6 +253,9 @@ class Job:
     def agent_steps(self) -> int:
         """Environment steps in one update, over all agents."""
         return self.setup.plan.steps_per_update * self.setup.stack.count
+
+
+# How a run opens, as lines.
 
 
 def bars_line(market: Market, config: RunConfig) -> str:
@@ -343,3 +356,78 @@ def _about_the_run(job: Job) -> Iterator[str]:
     yield from preflight.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()
+
+
+# How a run ends: what is said, and what its folder then holds.
+
+
+def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
+    """The command that continues a run, as part of a message. command: that has begun it. more:
+    further words of it.
+    """
+    return f"continue with: {rundir.quoted(['jaxtrade', command, '--resume', str(path), *more])}"
+
+
+def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
+    """What to say about a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
+    said = (
+        ""
+        if checkpoint.list_checkpoints(path / "checkpoints")
+        else "the run had saved nothing yet; "
+    )
+    return said + go_on_with(path, command, more)
+
+
+def save_policies(job: Job, state: PyTree, folders: Iterable[Path]) -> list[PyTree]:
+    """Write the policy bundles of `state`, each to its folder. Returns the policies, in the order of
+    the agents."""
+    setup = job.setup
+    policies = [finished(policy) for policy in policies_of(setup, state)]
+    for policy, folder in zip(policies, folders, strict=True):
+        save_policy_bundle(folder, policy, setup.env, setup.market, setup.config)
+    return policies
+
+
+def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
+    """Learning health over every update of the run, including updates of earlier processes.
+
+    Recompiles are counted in this process only. Raises DataError if a row lacks a metric: rows of a
+    run that was killed have no digest, so damage shows here.
+    """
+    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
+    try:
+        return population_health(
+            history(job.path), recompiles, job.setup.stack, job.setup.algorithm.info.health
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{job.path / METRICS}: its rows do not have the metrics of this run ({error!r}); restore the "
+            "file, then continue the run again"
+        ) from None
+
+
+def exit_code_of(trained: TrainResult) -> int:
+    """1 if a health check has failed, else 0."""
+    return int(not all(passed for passed, _ in trained.health.values()))
+
+
+def closing_lines(job: Job, trained: TrainResult, controller: Controller | None) -> Iterator[str]:
+    """What is said about a finished training: its speed, the health of learning, its scores, and
+    the agents that diverged for good.
+    """
+    if trained.history:
+        labels = health_labels(job.setup.algorithm.info.health)
+        yield (
+            f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
+            f"{trained.compile_seconds:.1f} s"
+        )
+        checks = ", ".join(
+            f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+            for name, (ok, value) in trained.health.items()
+        )
+        yield f"learning health (did the learner work? it says nothing about profit): {checks}"
+    else:
+        yield "nothing left to train; evaluating"
+    if controller and controller.state.scores:
+        yield controller.summary()
+    yield from replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)

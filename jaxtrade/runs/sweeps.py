@@ -8,12 +8,14 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxtrade import interrupt
 from jaxtrade.config import RunConfig, dump_config
 from jaxtrade.config.load import Agent, config_of, setting_text
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
@@ -26,45 +28,53 @@ from jaxtrade.runs.agents import (
     FORMAT,
     SWEEP,
     Group,
+    Start,
     announcement,
     batch_of,
-    check_search,
     folder_of,
-    groups_of,
     write_agents,
 )
 from jaxtrade.runs.beginning import Beginning
+from jaxtrade.runs.job import go_on_with
+from jaxtrade.runs.memory import explained
+from jaxtrade.runs.plan import RunPlan
 from jaxtrade.runs.policies import ranked
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
 from jaxtrade.runs.stored import RunResult, SweepResult
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
-from jaxtrade.text import Tell, aligned, several
-from jaxtrade.training.loop import train
+from jaxtrade.text import aligned, several
+from jaxtrade.training import loop
 from jaxtrade.types import PyTree
 
-Begin = Callable[[RunConfig, Path], RunResult]  # trains a new run in a folder
-Resume = Callable[[Path], RunResult]
+Train = Callable[[RunPlan, Screen], RunResult]  # `runs.train.train`
 
 
-def train_groups(
-    config: RunConfig, groups: Sequence[Group], path: Path, begin: Begin, tell: Tell
-) -> RunResult:
+def train_groups(plan: RunPlan, screen: Screen, train: Train) -> RunResult:
     """Train the programs of a sweep one after the other, in `path/group_0`, `path/group_1`, ...
 
-    Raises as `runs.train.run`. After an error `--resume` goes on with the program at which it
+    Raises as `runs.train.train`. After an error `--resume` goes on with the program at which it
     stopped.
     """
-    of = {index: number for number, group in enumerate(groups) for index in group.agents}
-    documents = [
-        {
-            "folder": folder_of(path, number).name,
-            "agents": list(group.agents),
-            "static": group.static,
-        }
-        for number, group in enumerate(groups)
-    ]
-    _create(path, config, {"groups": documents}, [of[index] for index in range(len(of))])
-    return _each(groups, path, begin, None, tell)
+    groups, path = plan.groups, plan.folder
+    if plan.start is Start.NEW:
+        of = {index: number for number, group in enumerate(groups) for index in group.agents}
+        documents = [
+            {
+                "folder": folder_of(path, number).name,
+                "agents": list(group.agents),
+                "static": group.static,
+            }
+            for number, group in enumerate(groups)
+        ]
+        agents = [of[index] for index in range(len(of))]
+        _create(path, plan.config, {"groups": documents}, agents)
+    screen.message(announcement(groups))
+    found = []
+    for number, group in enumerate(groups):
+        static = ", ".join(f"{key}={value}" for key, value in group.static.items())
+        screen.message(f"program {number + 1} of {len(groups)}: {static}")
+        found.append(train(plan.of_program(group.config, folder_of(path, number)), screen))
+    return joined(path, groups, found)
 
 
 def _create(
@@ -81,30 +91,6 @@ def _create(
         rundir.write_json(new / SWEEP, {"format": FORMAT} | about)
 
     rundir.create_folder(path, fill)
-
-
-def resume_groups(
-    config: RunConfig, path: Path, begin: Begin, resume: Resume, tell: Tell
-) -> RunResult:
-    """Go on with a sweep of several programs: with those that have begun, then with the others.
-
-    config: of the sweep, as its folder has it. Raises as `runs.train.resume`.
-    """
-    return _each(groups_of(config), path, begin, resume, tell)
-
-
-def _each(
-    groups: Sequence[Group], path: Path, begin: Begin, resume: Resume | None, tell: Tell
-) -> RunResult:
-    tell(announcement(groups))
-    found = []
-    for number, group in enumerate(groups):
-        folder = folder_of(path, number)
-        static = ", ".join(f"{key}={value}" for key, value in group.static.items())
-        tell(f"program {number + 1} of {len(groups)}: {static}")
-        begun = resume is not None and (folder / "manifest.json").is_file()
-        found.append(resume(folder) if begun else begin(group.config, folder))  # pyright: ignore[reportOptionalCall]
-    return joined(path, groups, found)
 
 
 def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> SweepResult:
@@ -140,33 +126,27 @@ def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> S
 JOURNAL, STUDY = "optuna.journal", "sweep"
 SHOWN = 10  # proposals in the final ranking
 
-Finish = Callable[[RunConfig, Path], RunResult]  # trains the best setting as an ordinary run
 
+def search(plan: RunPlan, screen: Screen, train: Train) -> RunResult:
+    """Search for settings, or go on after the last batch that was scored; then train the best one
+    in `path/best`. Returns the result of that run.
 
-def search(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> RunResult:
-    """Search in a new folder, then train the best setting in `path/best`. Returns the result of
-    that run.
-
-    Raises as `check_search` and `runs.train.run`.
+    Raises as `runs.train.train`.
     """
-    check_search(config)
-    _create(path, config, {"optuna": config.sweep.optuna})
-    return go_on(config, path, screen, finish)
-
-
-def go_on(config: RunConfig, path: Path, screen: Screen, finish: Finish) -> RunResult:
-    """Go on with a search, after the last batch that was scored. finish: as in `search`."""
-    check_search(config)
-    with rundir.locked(path):
-        study = _study(path)
-        _proposals(config, path, study, screen)
-    best = study.best_trial
-    setting = _setting(config.sweep, best.params)
-    for line in _lines(config, study):
-        screen.message(line)
-    own = Agent(best.number, config.seed, best.number, setting)
-    screen.message(f"training the best setting alone, as an ordinary run: {own.text}")
-    return finish(config_of(config, own), path / BEST)
+    config, path = plan.config, plan.folder
+    with explained(config), interrupt.hint(partial(go_on_with, path)):
+        if plan.start is Start.NEW:
+            _create(path, config, {"optuna": config.sweep.optuna})
+        with rundir.locked(path):
+            study = _study(path)
+            _proposals(config, path, study, screen)
+        best = study.best_trial
+        setting = _setting(config.sweep, best.params)
+        for line in _lines(config, study):
+            screen.message(line)
+        own = Agent(best.number, config.seed, best.number, setting)
+        screen.message(f"training the best setting alone, as an ordinary run: {own.text}")
+        return train(plan.of_program(config_of(config, own), path / BEST), screen)
 
 
 def _study(path: Path) -> Any:
@@ -249,7 +229,7 @@ def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tu
     """Train a batch and score it. Nothing is saved of it but its scores: NaN for a setting that
     diverged, because an agent that was put back did not train with the setting alone."""
     config = setup.config
-    result = train(
+    result = loop.train(
         setup.algorithm,
         setup.trained_params,
         num_seeds=setup.stack,

@@ -1,69 +1,71 @@
-"""Train a run: compose its parts, train, save the policies and evaluate them; or resume it from its
-folder.
+"""Train a run as its plan says: load its parts, train, save the policies and evaluate them; or go on
+with one in its folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import RunConfig
-from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.market import Market
-from jaxtrade.data.members import set_name, symbols_of
-from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.seeds import Results
-from jaxtrade.progress.screen import Screen
+from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.transfer import coverage_json
-from jaxtrade.runs import advice_evaluation, rundir, training_job
-from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
-from jaxtrade.runs.agents import (
-    announcement,
-    groups_of,
-    is_sweep,
-    read_sweep,
-    resumed_config,
-    write_agents,
-)
-from jaxtrade.runs.auto_envs import Sized, document, prepared, remembered_in, shrinking
+from jaxtrade.runs import advice_evaluation, rundir
+from jaxtrade.runs.advice import check_advisor, figure_lines
+from jaxtrade.runs.agents import Start, write_agents
+from jaxtrade.runs.auto_envs import Sized, attempts, document, prepared, remembered_in
 from jaxtrade.runs.beginning import (
     Beginning,
     Source,
     adopt,
-    check_alone,
     describe,
+    load_source,
+    require_same,
     resumed,
     transferred,
 )
-from jaxtrade.runs.evaluate import ending, evaluate_policies, folder_of, history, open_run
-from jaxtrade.runs.job import Job, opening_lines, write_pictures, write_results
+from jaxtrade.runs.evaluate import (
+    begin_for_run,
+    ending,
+    evaluate_policies,
+    folder_of,
+    history,
+    open_run,
+)
+from jaxtrade.runs.hooks import Hooks, hooked
+from jaxtrade.runs.job import (
+    Job,
+    closing_lines,
+    exit_code_of,
+    how_to_continue,
+    opening_lines,
+    save_policies,
+    whole_health,
+    write_pictures,
+    write_results,
+)
 from jaxtrade.runs.memory import explained
+from jaxtrade.runs.performance import summary_of
+from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
 from jaxtrade.runs.policies import policy_path, ranked
-from jaxtrade.runs.preflight import check, check_device, check_memory, settle
-from jaxtrade.runs.processes import check_config, joined
+from jaxtrade.runs.preflight import check_device, settle
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.stored import RunResult
-from jaxtrade.runs.sweeps import go_on, resume_groups, search, train_groups
-from jaxtrade.runs.training_job import (
-    closing_lines,
-    controller_of,
-    evolving,
-    exit_code_of,
-    go_on_with,
-    how_to_continue,
-    save_policies,
-    shown_on,
-    train_job,
-    whole_health,
-)
+from jaxtrade.runs.sweeps import search, train_groups
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.training import control
+from jaxtrade.storage.eager import EagerPrograms
+from jaxtrade.training import loop
+from jaxtrade.training.control import Controller
+from jaxtrade.training.loop import TrainResult
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree
 
@@ -72,128 +74,49 @@ from jaxtrade.types import PyTree
 BEST_FOLDER, LAST_FOLDER = "policy_best", "policy_last"
 
 
-def run(
-    config: RunConfig,
-    path: Path | None = None,
-    source: Source | None = None,
-    screen: Screen | None = None,
-) -> RunResult:
-    """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
+def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
+    """Train what a plan says, save the policies and evaluate them. `jaxtrade train` calls this.
 
     A sweep whose agents need several programs is a `SweepResult`: each program is a run in
-    `path/group_<n>`.
+    `path/group_<n>`. A run that goes on has the same bits as if it had never stopped, on the same
+    devices; on others it needs `parallel.reduce=strict` for that.
 
     Args:
-        path: the new run folder; default `runs/<market-task-utc-id>`.
-        source: a source run (`beginning.load_source`) that this run begins from, as `config.transfer`
-            says.
         screen: where the run shows its progress; it stays open. Default: plain lines on standard
             error.
     Raises:
         ConfigError, DataError: before anything is written.
+        CheckpointError, RunLockedError: a run that is to go on is damaged, or in use.
         OutOfMemoryError: memory of the machine or its accelerator ran out.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
-    require_no_walk(config)
-    check(config)
-    check_config(config, joined())
-    if config.sweep.optuna:
-        return _search(config, path, source, screen)
-    groups = groups_of(config)
-    configs = [group.config for group in groups]
-    check_memory(configs)
-    settle(
-        configs
-    )  # these settings change bits, so the manifest records them and `resume` makes them again
+    if plan.start is Start.NEW or plan.is_sweep:
+        settle(plan.configs)  # before JAX starts: the manifest records what changes bits
     with shown_on(screen) as shown:
-        if len(groups) == 1:
-            return _one(configs[0], path, source, shown)
-        if source is not None:
-            raise ConfigError(
-                f"sweep: {announcement(groups)}, and one of them alone can begin from another run: sweep "
-                "other keys, or leave the source run out (--from, --continue)"
-            )
-        where = path or rundir.new_run_path(set_name(symbols_of(config)), "sweep")
-        return train_groups(
-            config, groups, where, lambda own, to: _one(own, to, None, shown), shown.message
-        )
+        if plan.start is Start.NEW:
+            plan = plan.ask_models(shown.message)
+        if plan.is_search:
+            return search(plan, shown, train)
+        if plan.is_sweep:
+            return train_groups(plan, shown, train)
+        for attempt in _attempts(plan, shown):
+            with attempt as job:
+                with hooked(job) as hooks:
+                    trained = hooks.ended or loop.train(
+                        job.setup.algorithm, job.setup.trained_params, **arguments(job, hooks)
+                    )
+                return _finish(job, hooks, trained)
+    raise AssertionError("an attempt that fails for good raises")
 
 
-def _search(
+def run(
     config: RunConfig,
-    path: Path | None,
-    source: Source | None,
-    screen: Screen | None,
-    again: Sequence[str] | None = None,
+    path: Path | None = None,
+    source: Path | None = None,
+    screen: Screen | None = None,
 ) -> RunResult:
-    """Search for settings by Optuna, as `run`. again: the `set` of `resume` for a search that goes
-    on.
-    """
-    if source is not None:
-        raise ConfigError(
-            "sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
-            "--continue)"
-        )
-    check_memory([config])
-    settle([config])
-    where = path or rundir.new_run_path(set_name(symbols_of(config)), "optuna")
-    with shown_on(screen) as shown, explained(config), interrupt.hint(partial(go_on_with, where)):
-        return (search if again is None else go_on)(
-            config,
-            where,
-            shown,
-            lambda own, to: (
-                resume(to, None, shown, again or ())
-                if (to / "manifest.json").is_file()
-                else _one(own, to, None, shown)
-            ),
-        )
-
-
-def _one(config: RunConfig, path: Path | None, source: Source | None, shown: Screen) -> RunResult:
-    """Train one program, as `run`."""
-    if source is None:
-        check_alone(config)
-    else:
-        config = adopt(config, source)
-    shown.phase("loading", "the market")
-    config = with_model(config, shown.message)  # before anything is compiled
-    with explained(config):
-        sized = prepared(config, remembered_in(), shown)
-    where = Path(
-        from_main(
-            lambda: str(path or rundir.new_run_path(sized.setup.market.name, config.env.task))
-        )
-    )
-
-    def begin(sized: Sized) -> RunResult:
-        with explained(sized.setup.config):
-            check_device(sized.setup.config)
-            with Programs() as programs:
-                return _run(sized, where, source, programs, shown)
-
-    return shrinking(sized, where, begin, shown.message)
-
-
-def _run(
-    sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen
-) -> RunResult:
-    setup, config = sized.setup, sized.setup.config
-    begins = Beginning() if source is None else transferred(setup, source, programs)
-    manifest = rundir.provenance(config, setup.market.fingerprint)
-    if sized.choice is not None:
-        manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
-    if source is not None and begins.coverage is not None:
-        manifest["source"] = describe(source, begins.coverage, path)
-    if isinstance(setup.market, Market):  # a set has no advisor
-        check_advisor(config, setup.market)
-    rundir.create_run(path, config, manifest)
-    if setup.stack.shape:
-        write_agents(path, config)
-    with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
-        return _train_and_evaluate(
-            Job(setup, path, begins, programs, screen, config.control.wall_clock)
-        )
+    """Plan and train a new run. Arguments as `plan_new`, errors as `train`."""
+    return train(plan_new(config, path, source), screen)
 
 
 def resume(
@@ -202,66 +125,168 @@ def resume(
     screen: Screen | None = None,
     set: Sequence[str] = (),
 ) -> RunResult:
-    """Continue a run from its newest good checkpoint, then evaluate it.
-
-    The result has the same bits as if the run had never stopped, on the same devices. On others it
-    needs
-    `parallel.reduce=strict` for that.
-
-    Args:
-        screen: as in `run`. data: a file of the run's bars, instead of its own.
-        set: `control.wall_clock=TIME` gives this process another limit of its time,
-            `parallel.devices=N` another number of devices. The run folder keeps its own.
-    Raises:
-        ConfigError (not a run, or another key in `set`), DataError (the data have changed),
-        CheckpointError, RunLockedError.
+    """Go on with the run in a folder, and evaluate it. set: `control.wall_clock=TIME` gives this
+    process another limit of its time, `parallel.devices=N` another number of devices; the folder
+    keeps its own. Other arguments as `plan_resumed`, errors as `train`.
     """
-    if is_sweep(path):
-        config = resumed_config(read_sweep(path), set)
-        if config.sweep.optuna:
-            return _search(config, path, None, screen, set)
-        settle(
-            [group.config for group in groups_of(config)]
-        )  # as `run` does, also if none of them had begun
-        with shown_on(screen) as shown:
-            return resume_groups(
-                config,
-                path,
-                lambda own, to: _one(own, to, None, shown),
-                lambda to: resume(to, data, shown, set),
-                shown.message,
-            )
-    require_no_walk(rundir.read_run(path)[0])
-    with interrupt.hint(partial(how_to_continue, path)), shown_on(screen) as shown:
-        shown.phase("loading", "the market and the checkpoint")
-        setup, manifest = open_run(path, data, overrides=set)
-        check_config(setup.config, joined())
-        limit = setup.config.control.wall_clock
+    return train(plan_resumed(path, set, data), screen)
+
+
+def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
+    """The caller's screen, which stays open, or one that closes with the run."""
+    return Plain() if screen is None else nullcontext(screen)
+
+
+# A run opens: each context is its `Job`, in whose folder this process alone writes.
+
+
+def _attempts(plan: RunPlan, screen: Screen) -> Iterator[AbstractContextManager[Job]]:
+    """The run; and again with fewer environments where memory ran out before anything was trained
+    and their number is `auto`.
+    """
+    if plan.start is not Start.NEW:
+        yield _reopened(plan, screen)
+        return
+    (config,) = plan.configs
+    source = None if plan.source is None else load_source(plan.source)
+    if source is not None:
+        if plan.keeps:
+            require_same(source, config)
+        config = adopt(config, source)
+    screen.phase("loading", "the market")
+    with explained(config):
+        sized = prepared(config, remembered_in(), screen)
+    path = Path(from_main(lambda: str(plan.path)))
+    for attempt in attempts(sized, path, screen.message):
+        yield _created(attempt, path, source, screen)
+
+
+@contextmanager
+def _created(
+    attempt: AbstractContextManager[Sized], path: Path, source: Source | None, screen: Screen
+) -> Iterator[Job]:
+    """A new run."""
+    with attempt as sized, explained(sized.setup.config), Programs() as programs:
+        setup, config = sized.setup, sized.setup.config
+        check_device(config)
+        begins = Beginning() if source is None else transferred(setup, source, programs)
+        manifest = rundir.provenance(config, setup.market.fingerprint)
+        if sized.choice is not None:
+            manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
+        if source is not None and begins.coverage is not None:
+            manifest["source"] = describe(source, begins.coverage, path)
+        if isinstance(setup.market, Market):  # a set has no advisor
+            check_advisor(config, setup.market)
+        rundir.create_run(path, config, manifest)
+        if setup.stack.shape:
+            write_agents(path, config)
+        with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
+            job = Job(setup, path, begins, programs, screen, config.control.wall_clock)
+            with job.closing():
+                _tell_opening(job)
+                yield job
+
+
+@contextmanager
+def _reopened(plan: RunPlan, screen: Screen) -> Iterator[Job]:
+    """A run that goes on from its newest good checkpoint."""
+    path = Path(from_main(lambda: str(plan.path)))
+    with interrupt.hint(partial(how_to_continue, path)):
+        screen.phase("loading", "the market and the checkpoint")
+        setup, manifest = open_run(path, plan.data, overrides=plan.changes)
         with explained(setup.config), Programs() as programs, rundir.locked(path):
             begins = resumed(setup, path, manifest, programs)
-            return _train_and_evaluate(
-                Job(setup, path, begins, programs, shown, limit), differences(manifest, facts())
-            )
+            job = Job(setup, path, begins, programs, screen, setup.config.control.wall_clock)
+            with job.closing():
+                _tell_opening(job, differences(manifest, facts()))
+                yield job
 
 
-def _advisor(job: Job) -> TrainingAdvisor | None:
-    """The advisor for the rest of the training. None if the run has no advisor or nothing is left
-    to train.
+def _tell_opening(job: Job, changed: Iterable[str] = ()) -> None:
+    """Process 0 says how the run begins. changed: what of the machine is not as before."""
+    if is_main():
+        job.tell_opening([*opening_lines(job)], changed)
+        if job.beginning.coverage is not None:
+            rundir.write_json(job.path / "transfer.json", coverage_json(job.beginning.coverage))
+
+
+def arguments(job: Job, hooks: Hooks) -> dict[str, Any]:
+    """The keyword arguments of `training.loop.train` for the rest of a run."""
+    setup, config = job.setup, job.config
+    exchange = None if hooks.advisor is None else hooks.advisor.exchange
+
+    def ahead(state: PyTree) -> None:
+        """Begin to compile the programs with which process 0 evaluates."""
+        begin_for_run(job.programs, setup, state, job.validation)
+
+    return {
+        "num_seeds": setup.stack,
+        "config": config.train,
+        "sinks": [job.screen, *job.files, job.watch],
+        "metadata": job.metadata,
+        "checkpoint_dir": job.path / "checkpoints",
+        "hooks": hooks.listed(job),
+        "max_rollbacks": config.control.max_rollbacks,
+        "exchange": exchange,
+        "programs": EagerPrograms() if config.compute.eager else job.programs,
+        # Those of a walk-forward are compiled when they are needed: they are not of one split.
+        "ahead": ahead if is_main() and not config.walk.on else None,
+        "place": setup.place,
+        **job.beginning.arguments(setup, exchange.start if exchange else None),
+    }
+
+
+# A run ends: its policies, its evaluation, its pictures, and `summary.json`.
+
+
+def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
+    """Save the policies of a trained run and evaluate them. Other processes than 0 wait for it, and
+    have no evaluations.
     """
-    if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
-        return None
-    return TrainingAdvisor(
-        job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell
+    if not is_main():
+        return RunResult(job.path, trained, {}, from_main(int))
+    setup, path, split = job.setup, job.path, job.setup.evaluation_split()
+    policies = _kept_policies(job, trained.state, hooks.controller)
+    also: dict[str, Any] = {}  # of `summary.json`
+    if hooks.evolution is not None:
+        also["evolution"] = hooks.evolution.close(trained.state, trained.updates)
+    trained = trained._replace(health=whole_health(job, trained))
+    job.phase("evaluating")
+    results = evaluate_policies(
+        setup, policies, split, path, job.tell, programs=job.programs, screen=job.screen
     )
+    scores = ranked(setup, list(policies.values()), path, job.tell, job.programs)
+    if scores:
+        also["validation_scores"] = list(scores)
+    _draw(job, hooks.controller, results, trained.steps)
+    for line in _last_lines(job, hooks, trained):
+        job.tell(line)
+    result = RunResult(path, trained, results, exit_code_of(trained), scores)
+    for sink in job.files:  # not to the screen: the command prints the table itself
+        sink.message(result.table)
+    job.close()
+    rundir.write_json(path / rundir.SUMMARY, summary_of(job, trained, hooks.controller) | also)
+    job.screen.at_end(ending(path, folder_of(path, split), results, setup.config))
+    return replace(result, exit_code=from_main(lambda: result.exit_code))
 
 
-def _follow(job: Job) -> RunResult:
-    """A run in a process that writes nothing: it trains, then waits while process 0 evaluates.
+def _last_lines(job: Job, hooks: Hooks, trained: TrainResult) -> Iterator[str]:
+    yield from closing_lines(job, trained, hooks.controller)
+    if job.stop_reason is not None:
+        yield f"{job.stop_reason}; saved; {how_to_continue(job.path)}"
+    if hooks.advice is not None:
+        steps = len(trained.history) * job.agent_steps
+        yield from figure_lines(hooks.advice, history(job.path), steps)
 
-    The result has no evaluations, and the exit code of process 0.
-    """
-    trained = train_job(job, controller_of(job), None, evolving(job))
-    return RunResult(job.path, trained, {}, from_main(int))
+
+def _kept_policies(job: Job, state: PyTree, controller: Controller | None) -> dict[int, PyTree]:
+    """Save the last policies, and the best ones by validation if there are scores. Returns those
+    that `control.keep` names, which are in `policy`."""
+    if controller is None or not controller.state.scores:
+        return _save_policies(job, state, FOLDER)
+    best, keeps_best = controller.best(state), job.config.control.keep == "best"
+    _save_policies(job, state if keeps_best else best, LAST_FOLDER if keeps_best else BEST_FOLDER)
+    return _save_policies(job, best if keeps_best else state, FOLDER)
 
 
 def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
@@ -273,78 +298,7 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     return dict(zip(numbers, save_policies(job, state, folders), strict=True))
 
 
-def _kept_policies(
-    job: Job, state: PyTree, controller: control.Controller | None
-) -> dict[int, PyTree]:
-    """Save the last policies, and the best ones by validation if there are scores. Returns those
-    that `control.keep` names, which are in `policy`."""
-    if controller is None or not controller.state.scores:
-        return _save_policies(job, state, FOLDER)
-    best, keeps_best = controller.best(state), job.config.control.keep == "best"
-    _save_policies(job, state if keeps_best else best, LAST_FOLDER if keeps_best else BEST_FOLDER)
-    return _save_policies(job, best if keeps_best else state, FOLDER)
-
-
-def _train_and_evaluate(job: Job, changed: Iterable[str] = ()) -> RunResult:
-    setup, path, beginning, programs, screen = (
-        job.setup,
-        job.path,
-        job.beginning,
-        job.programs,
-        job.screen,
-    )
-    if not is_main():
-        return _follow(job)
-    with job.closing():
-        job.tell_opening([*opening_lines(job)], changed)
-        if beginning.coverage is not None:
-            rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
-        controller, advisor, evolution = controller_of(job), _advisor(job), evolving(job)
-        try:
-            trained = train_job(job, controller, advisor, evolution)
-        finally:
-            advice = None if advisor is None else advisor.close()
-        policies = _kept_policies(job, trained.state, controller)
-        evolved = (
-            {}
-            if evolution is None
-            else {"evolution": evolution.close(trained.state, trained.updates)}
-        )
-        trained = trained._replace(health=whole_health(job, trained))
-        job.phase("evaluating")
-        results = evaluate_policies(
-            setup,
-            policies,
-            setup.evaluation_split(),
-            path,
-            job.tell,
-            programs=programs,
-            screen=screen,
-        )
-        scores = ranked(setup, list(policies.values()), path, job.tell, programs)
-        _draw(job, controller, results, trained.steps)
-        for line in closing_lines(job, trained, controller):
-            job.tell(line)
-        if job.stop_reason is not None:
-            job.tell(f"{job.stop_reason}; saved; {how_to_continue(path)}")
-        if advice is not None:
-            for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
-                job.tell(line)
-        result = RunResult(path, trained, results, exit_code_of(trained), scores)
-        for sink in (
-            job.files
-        ):  # not to the screen, which shows progress: the command prints the table itself
-            sink.message(result.table)
-    of_sweep = {"validation_scores": list(scores)} if scores else {}
-    rundir.write_json(
-        path / "summary.json",
-        training_job.of_run(job, trained, controller) | of_sweep | evolved,
-    )
-    screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
-    return replace(result, exit_code=from_main(lambda: result.exit_code))
-
-
-def _draw(job: Job, controller: control.Controller | None, results: Results, steps: int) -> None:
+def _draw(job: Job, controller: Controller | None, results: Results, steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to
     TensorBoard and the tracker."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.info.progress]

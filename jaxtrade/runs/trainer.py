@@ -16,12 +16,11 @@ from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
 from jaxtrade.runs import rundir
-from jaxtrade.runs.beginning import load_source
 from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.performance import performance_info
 from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
 from jaxtrade.runs.train import run as run_config
-from jaxtrade.runs.training_job import performance_info
 from jaxtrade.text import short_repr
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def run(
         if isinstance(data, Bars):
             _check_keywords(data, settings)
         chosen = with_bars(chosen, bars, (Path("runs") if folder is None else folder.parent) / BARS)
-    return run_config(chosen, folder, None if from_run is None else load_source(Path(from_run)))
+    return run_config(chosen, folder, None if from_run is None else Path(from_run))
 
 
 def configured(

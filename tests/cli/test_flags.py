@@ -102,15 +102,11 @@ def test_continue_takes_the_flags_as_it_takes_set(tmp_path, monkeypatch):
     rundir.create_run(
         source, config, {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1}
     )
-    begun = []
-
-    def begin(args, config, source):
-        begun.append(config)
-        return 0
-
-    monkeypatch.setattr(training, "_begin", begin)
-    assert main(["train", "--continue", str(source), "--timesteps", "2M", "--name", "further"]) == 0
-    [config] = begun
+    given = ["train", "--continue", str(source), "--timesteps", "2M", "--name", "further"]
+    monkeypatch.chdir(tmp_path)
+    plan = training._new(build_parser().parse_args(given))
+    assert (plan.source, plan.keeps, plan.path) == (source, True, Path("runs/further"))
+    config = plan.config
     assert (config.seed, config.train.total_timesteps, config.transfer.moments) == (
         5,
         2_000_000,

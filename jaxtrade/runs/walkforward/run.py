@@ -34,26 +34,28 @@ from jaxtrade.evaluation.run_days import DAILY, OutOfSampleDays, WalkDays, write
 from jaxtrade.evaluation.statistics.resampling import iqm
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import rundir, training_job
+from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import AGENTS
 from jaxtrade.runs.beginning import Beginning, resumed
 from jaxtrade.runs.evaluate import open_run
-from jaxtrade.runs.job import Job, opening_lines
+from jaxtrade.runs.hooks import Hooks
+from jaxtrade.runs.job import (
+    Job,
+    closing_lines,
+    exit_code_of,
+    how_to_continue,
+    opening_lines,
+    save_policies,
+    whole_health,
+)
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.openings import count_days, opening_of
+from jaxtrade.runs.performance import summary_of
 from jaxtrade.runs.preflight import check, check_device, check_memory, settle
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
-from jaxtrade.runs.training_job import (
-    closing_lines,
-    exit_code_of,
-    how_to_continue,
-    save_policies,
-    shown_on,
-    train_job,
-    whole_health,
-)
+from jaxtrade.runs.train import arguments, shown_on
 from jaxtrade.runs.walkforward.document import (
     evaluate_out_of_sample,
     evaluate_walk,
@@ -396,7 +398,7 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
     setup, path = job.setup, job.path
     with job.closing():
         job.tell_opening([*opening_lines(job), *walk_lines(setup)], changed)
-        trained = train_job(job)
+        trained = train(setup.algorithm, setup.trained_params, **arguments(job, Hooks()))
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
             return WalkResult(path, trained, None, None, 0)
@@ -416,7 +418,7 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         result = WalkResult(path, trained, days, document, exit_code_of(trained), lines=lines)
         for sink in job.files:
             sink.message(result.table)
-    rundir.write_json(path / rundir.SUMMARY, training_job.of_run(job, trained, None))
+    rundir.write_json(path / rundir.SUMMARY, summary_of(job, trained))
     job.screen.at_end(
         [
             f"run       {path}",

@@ -1,15 +1,14 @@
-"""The training of a run in its folder: its hooks (validation, population-based training), what it
-measured, and what is said about it, whatever is evaluated afterwards.
+"""What acts between two chunks of a run: population-based training, the scores on the validation
+sessions, the advisor, the clock.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,172 +17,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.replay import last_session
-from jaxtrade.progress.screen import Plain, Screen, duration
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import TrainingAdvisor
-from jaxtrade.runs.auto_envs import measure_update, sized
-from jaxtrade.runs.beginning import METRICS
-from jaxtrade.runs.evaluate import begin_for_run, history
-from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.job import SCORE, Job
-from jaxtrade.runs.memory import size
 from jaxtrade.runs.policies import scores_by_agent
-from jaxtrade.runs.setup import Setup, policies_of, validation_shown, with_learner_of
-from jaxtrade.runs.stored import RunResult, StoredRun, open_run
-from jaxtrade.storage import checkpoint
-from jaxtrade.storage.eager import EagerPrograms
+from jaxtrade.runs.setup import Setup, policies_of, validation_shown
 from jaxtrade.storage.sinks import JsonlSink, read_rows
-from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.text import Tell, several
-from jaxtrade.training import control, replacement
-from jaxtrade.training.health import health_labels, population_health
+from jaxtrade.training.control import FOLDER, Controller
 from jaxtrade.training.hooks import Change, Hook
-from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.loop import TrainResult
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree, Row
 
-# What a run measured of itself: speed, compilation, memory, time by phase. Nothing here is an
-# expectation.
-
-UNITS: Mapping[str, str] = {  # every figure, in the order in which it is shown
-    "steps_per_second": "environment steps of all agents per second of training, without compilation",
-    "compile_seconds": "seconds to compile the training program, or to read it from JAX's cache",
-    "phase_seconds": "seconds by phase of the command that finished the run",
-    "num_envs": "environments of each agent",
-    "num_steps": "steps of each environment per update",
-    "agents": "agents trained side by side",
-    "devices": "devices",
-    "device": "kind of device",
-    "threads": "compute threads on a CPU",
-    "market_bytes": "bytes of the market on the device, shared by all environments",
-    "state_bytes": "bytes of the training state",
-    "program_bytes": "bytes that the compiled program works on: arguments, results, temporaries",
-    "peak_resident_bytes": "most bytes of memory that the process has had",
-    "times_one_env": "times the steps per second of one environment, both measured one update at a time; only on "
-    "request",
-}
-UNITS_KEY = "units"
-
-
-def measured(job: Job, trained: TrainResult) -> dict[str, Any]:
-    """The figures of `UNITS` for a run that has just trained. None for what was not measured."""
-    config, device = job.config, jax.local_devices()[0]
-    speed = trained.steps_per_second
-    return {
-        "steps_per_second": None if math.isnan(speed) else speed,
-        "compile_seconds": trained.compile_seconds if trained.history else None,
-        "phase_seconds": {phase.name: phase.seconds for phase in job.screen.phases} or None,
-        "num_envs": config.rollout.num_envs,
-        "num_steps": config.rollout.num_steps,
-        "agents": job.setup.stack.count,
-        "devices": jax.device_count(),
-        "device": device.device_kind,
-        "threads": int(os.environ["NPROC"])
-        if device.platform == "cpu" and "NPROC" in os.environ
-        else None,
-        "market_bytes": tree_bytes(job.setup.params),
-        "state_bytes": tree_bytes(trained.state),
-        "program_bytes": trained.program_bytes,
-        "peak_resident_bytes": _peak(),
-        "times_one_env": None,
-    }
-
-
-def _peak() -> int | None:
-    if os.name == "nt":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def performance_info(
-    run: RunResult | StoredRun | Path | str, against_one: bool = False
-) -> dict[str, Any]:
-    """What a finished run measured of itself, and under `units` what each figure is. None: not
-    measured.
-
-        jaxtrade.performance_info(result)["steps_per_second"]
-
-    Args:
-        run: the result of a run, an opened run, or its folder.
-        against_one: also time one update of the run and one with a single environment, here and
-            now. It takes two compilations, and the ratio is kept in the run's `summary.json`.
-    Raises:
-        ConfigError: not a run, or one that has not finished. DataError: as `open_run` of a run
-            whose bars are gone.
-    """
-    path = Path(run) if isinstance(run, str | Path) else run.path
-    stored = open_run(path)
-    if (summary := stored.summary) is None:
-        raise ConfigError(
-            f"{path}: the run has not finished, so it has no figures of itself; let it finish: jaxtrade "
-            f"train --resume {path}"
-        )
-    if against_one:
-        figures = dict(summary.get("performance", {})) | {"times_one_env": _times_one(path)}
-        summary = summary | {"performance": figures}
-        rundir.write_json(path / "summary.json", summary)
-    rollout = stored.config.rollout
-    own = {
-        name: summary.get(name) for name in ("steps_per_second", "compile_seconds")
-    }  # runs of earlier versions
-    own |= {
-        "num_envs": rollout.num_envs,
-        "num_steps": rollout.num_steps,
-        "agents": stored.config.agents,
-        "device": stored.manifest.get("device", {}).get("kind"),
-        "devices": stored.manifest.get("device", {}).get("count"),
-    }
-    own |= summary.get("performance", {})
-    return {name: own.get(name) for name in UNITS} | {UNITS_KEY: dict(UNITS)}
-
-
-def _times_one(path: Path) -> float | None:
-    setup, _ = open_setup(path)
-    if setup.fusion is not None:
-        raise ConfigError(
-            f"{path}: an update with an advisor waits for its answers, so one environment cannot be "
-            "timed alone; leave against_one (--perf-one) out"
-        )
-    one, own = (
-        measure_update(each, None).steps_per_second
-        for each in (with_learner_of(setup, sized(setup.config, 1)), setup)
-    )
-    return None if one is None or own is None else own / one
-
-
-def lines(info: Mapping[str, Any]) -> Iterator[str]:
-    """The figures as lines for people. What was not measured is left out."""
-    yield "measured in this run:"
-    for name, unit in UNITS.items():
-        if info[name] is not None:
-            yield f"  {name.replace('_', ' '):<20} {_shown(name, info[name]):<24} {unit}"
-
-
-def _shown(name: str, value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{each} {duration(seconds)}" for each, seconds in value.items())
-    if name.endswith("_bytes"):
-        return size(value)
-    return (
-        f"{value:,.3g}"
-        if isinstance(value, float) and value < 100
-        else (f"{value:,.0f}" if isinstance(value, int | float) else str(value))
-    )
-
-
-# Population-based training in a run: what scores the agents, what an event compiles, and the winner
-# at the end. First its hook: it scores the agents between chunks, and replaces the worst. What an
-# event does is a pure function (`rl.evolve`), which the caller gives, as it gives the score.
+# Population-based training: what scores the agents, what an event compiles, and the winner at the
+# end. First its hook: it scores the agents between chunks, and replaces the worst. What an event
+# does is a pure function (`rl.evolve`), which the caller gives, as it gives the score.
 
 
 class Event(Protocol):
@@ -410,7 +264,7 @@ def evolving(job: Job) -> Evolving | None:
 # The hook of a run that scores its policies on the validation sessions.
 
 
-def controller_of(job: Job) -> control.Controller | None:
+def controller_of(job: Job) -> Controller | None:
     """The hook that scores the policy on the validation sessions. A resumed run restores the hook's
     memory.
 
@@ -443,10 +297,10 @@ def controller_of(job: Job) -> control.Controller | None:
             )
         return value
 
-    controller = control.Controller(
+    controller = Controller(
         chosen,
         score,
-        job.path / control.FOLDER,
+        job.path / FOLDER,
         chunk_updates=config.train.chunk_updates,
         total_updates=setup.plan.total_updates,
         steps_per_update=setup.plan.steps_per_update,
@@ -508,156 +362,64 @@ class LatestSession:
                 )
 
 
-# What `summary.json` of a finished run holds.
+# All hooks of a run.
 
 
-def of_run(job: Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
-    """The content of a finished run's `summary.json`."""
-    performance, reason = measured(job, trained), job.stop_reason
-    if reason is None and trained.stopped and controller is not None:
-        since = controller.state.since_best
-        reason = f"control.patience: {since} evaluations without a better score"
-    found = {
-        "health": {
-            name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()
-        },
-        "updates": trained.updates,
-        "steps": trained.steps,
-        "compile_seconds": trained.compile_seconds,
-        "steps_per_second": performance["steps_per_second"],
-        "stopped_early": trained.stopped,
-        "stop_reason": reason,
-        "performance": performance,
-        "warnings": job.watch.seen,
-    }
-    found |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
-    return found if controller is None else found | {"validation": controller.state._asdict()}
-
-
-def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
-    """The caller's screen, which stays open, or one that closes with the run."""
-    return Plain() if screen is None else nullcontext(screen)
-
-
-def save_policies(job: Job, state: PyTree, folders: Iterable[Path]) -> list[PyTree]:
-    """Write the policy bundles of `state`, each to its folder. Returns the policies, in the order of
-    the agents."""
-    setup = job.setup
-    policies = [finished(policy) for policy in policies_of(setup, state)]
-    for policy, folder in zip(policies, folders, strict=True):
-        save_policy_bundle(folder, policy, setup.env, setup.market, setup.config)
-    return policies
-
-
-def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
-    """The command that continues a run, as part of a message. command: that has begun it. more:
-    further words of it.
+def advisor_of(job: Job) -> TrainingAdvisor | None:
+    """The advisor for the rest of the training. None if the run has no advisor or nothing is left
+    to train.
     """
-    return f"continue with: {rundir.quoted(['jaxtrade', command, '--resume', str(path), *more])}"
-
-
-def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
-    """What to say about a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
-    said = (
-        ""
-        if checkpoint.list_checkpoints(path / "checkpoints")
-        else "the run had saved nothing yet; "
+    if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
+        return None
+    advisor = TrainingAdvisor(
+        job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell
     )
-    return said + go_on_with(path, command, more)
+    advisor.recall(job.beginning.memory(advisor.exchange.name))
+    return advisor
 
 
-def train_job(
-    job: Job,
-    controller: control.Controller | None = None,
-    advisor: TrainingAdvisor | None = None,
-    evolution: Evolving | None = None,
-) -> TrainResult:
-    """Train from the run's current update to its end. A run that already stopped early is not
-    trained again.
+@dataclass
+class Hooks:
+    """The hooks of a run. Each is None where the run has no such hook.
+
+    ended: the result of a run that a hook has stopped before: it is not trained again. advice: what
+        the advisor did, once training has ended.
     """
-    config, beginning = job.config, job.beginning
-    if beginning.state is not None and controller and controller.exhausted:
-        steps = beginning.update * job.setup.plan.steps_per_update
-        return TrainResult(
-            beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True
+
+    controller: Controller | None = None
+    evolution: Evolving | None = None
+    advisor: TrainingAdvisor | None = None
+    ended: TrainResult | None = None
+    advice: Any = None
+
+    def listed(self, job: Job) -> list[Hook]:
+        """The hooks in the order in which they act."""
+        return [
+            hook
+            for hook in (
+                self.controller,
+                self.evolution and self.evolution.hook,
+                job.wall_clock,
+                self.advisor and self.advisor.exchange,
+            )
+            if hook is not None
+        ]
+
+
+@contextmanager
+def hooked(job: Job) -> Iterator[Hooks]:
+    """The hooks of a run while it trains."""
+    controller = controller_of(job)
+    advisor = advisor_of(job) if is_main() else None
+    hooks = Hooks(controller, evolving(job), advisor)
+    begins = job.beginning
+    if begins.state is not None and controller is not None and controller.exhausted:
+        steps = begins.update * job.setup.plan.steps_per_update
+        hooks.ended = TrainResult(
+            begins.state, [], {}, begins.update, steps, 0.0, float("nan"), True
         )
-    hooks: list[Hook] = [] if controller is None else [controller]
-    if evolution is not None and evolution.hook is not None:
-        hooks.append(evolution.hook)
-    if job.wall_clock is not None:
-        hooks.append(job.wall_clock)
-    exchange = None if advisor is None else advisor.exchange
-    if advisor is not None:
-        advisor.recall(beginning.memory(advisor.exchange.name))
-        hooks.append(advisor.exchange)
-    start = beginning.arguments(job.setup, exchange.start if exchange else None)
-    programs = EagerPrograms() if config.compute.eager else job.programs
-
-    def ahead(state: PyTree) -> None:
-        """Begin to compile the programs with which process 0 evaluates. Those of a walk-forward are
-        compiled when they are needed: they are not those of a run of one split."""
-        begin_for_run(job.programs, job.setup, state, job.validation)
-
-    return train(
-        job.setup.algorithm,
-        job.setup.trained_params,
-        num_seeds=job.setup.stack,
-        config=config.train,
-        sinks=[job.screen, *job.files, job.watch],
-        metadata=job.metadata,
-        checkpoint_dir=job.path / "checkpoints",
-        hooks=hooks,
-        max_rollbacks=config.control.max_rollbacks,
-        exchange=exchange,
-        programs=programs,
-        ahead=ahead if is_main() and not config.walk.on else None,
-        place=job.setup.place,
-        **start,
-    )
-
-
-def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
-    """Learning health over every update of the run, including updates of earlier processes.
-
-    Recompiles are counted in this process only. Raises DataError if a row lacks a metric: rows of a
-    run that was killed have no digest, so damage shows here.
-    """
-    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     try:
-        return population_health(
-            history(job.path), recompiles, job.setup.stack, job.setup.algorithm.info.health
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{job.path / METRICS}: its rows do not have the metrics of this run ({error!r}); restore the "
-            "file, then continue the run again"
-        ) from None
-
-
-def exit_code_of(trained: TrainResult) -> int:
-    """1 if a health check has failed, else 0."""
-    return int(not all(passed for passed, _ in trained.health.values()))
-
-
-def closing_lines(
-    job: Job, trained: TrainResult, controller: control.Controller | None
-) -> Iterator[str]:
-    """What is said about a finished training: its speed, the health of learning, its scores, and
-    the agents that diverged for good.
-    """
-    if trained.history:
-        labels = health_labels(job.setup.algorithm.info.health)
-        yield (
-            f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
-            f"{trained.compile_seconds:.1f} s"
-        )
-        checks = ", ".join(
-            f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
-            for name, (ok, value) in trained.health.items()
-        )
-        yield f"learning health (did the learner work? it says nothing about profit): {checks}"
-    else:
-        yield "nothing left to train; evaluating"
-    if controller and controller.state.scores:
-        yield controller.summary()
-    yield from replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)
+        yield hooks
+    finally:
+        if advisor is not None:
+            hooks.advice = advisor.close()
