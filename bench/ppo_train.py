@@ -22,7 +22,7 @@ import yaml
 
 from jaxtrade.config.running import Precision
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.runs.preflight import threads_of
+from jaxtrade.runs.compute import threads_of
 
 from . import harness, peers, sb3, setting
 from .catalogue import PUREJAXRL_COMMIT, Options

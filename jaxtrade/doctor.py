@@ -30,7 +30,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from jaxtrade import interrupt
-from jaxtrade.runs.limits import cgroup_limits, usable_cpus
+from jaxtrade.limits import cgroup_limits, usable_cpus
 from jaxtrade.version import __version__
 
 OK, WARN, FAIL = "OK", "WARN", "FAIL"  # WARN: runs work, but slower, or without all resources

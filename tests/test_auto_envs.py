@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import load_config, read_values
 from jaxtrade.errors import ConfigError, OutOfMemoryError
+from jaxtrade.limits import available_memory
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import auto_envs, rundir
 from jaxtrade.runs import train as training
@@ -24,7 +25,6 @@ from jaxtrade.runs.auto_envs import (
     sized,
     sizes,
 )
-from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import prepare
 from tests.messages import missing, refused
 from tests.reading import read_json

@@ -15,7 +15,7 @@ from jaxtrade.errors import (
     RunLockedError,
 )
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.runs import preflight, rundir
+from jaxtrade.runs import compute, rundir
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
@@ -112,7 +112,7 @@ def test_resumed_run_ends_in_the_same_bits(finished, config, tmp_path, capsys):
 def test_resume_without_a_checkpoint_starts_again(finished, tmp_path, monkeypatch):
     """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
-    monkeypatch.setattr(preflight, "backends_started", lambda: False)  # as in a new process
+    monkeypatch.setattr(compute, "backends_started", lambda: False)  # as in a new process
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setenv("NPROC", "64")
     resume(copied)

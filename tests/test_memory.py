@@ -12,9 +12,9 @@ from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError, OutOfMemoryError
+from jaxtrade.limits import usable_memory
 from jaxtrade.networks.heads import make_actor_critic
-from jaxtrade.runs import memory, preflight
-from jaxtrade.runs.limits import usable_memory
+from jaxtrade.runs import memory
 from tests.children import run_python, sets
 from tests.messages import missing, refused
 
@@ -153,20 +153,20 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch, tmp_path):
     """Before that only what no device could hold is refused, because the machine's memory says
     nothing about it.
     """
-    monkeypatch.setattr(preflight, "ACCELERATORS", (str(tmp_path),))
-    assert preflight.memory_limit({}) == (preflight.LARGEST_DEVICE, "the largest accelerator")
-    assert preflight.memory_limit({"JAX_PLATFORMS": "cpu"})[1] == "this machine"
+    monkeypatch.setattr(memory, "ACCELERATORS", (str(tmp_path),))
+    assert memory.memory_limit({}) == (memory.LARGEST_DEVICE, "the largest accelerator")
+    assert memory.memory_limit({"JAX_PLATFORMS": "cpu"})[1] == "this machine"
     with refused("largest accelerator has 4 TB"):
-        preflight.check_memory([load_config(None, ["rollout.num_envs=1e12"])], {})
-    preflight.check_memory([load_config(None, ["rollout.num_envs=4M"])], {})
+        memory.check_memory([load_config(None, ["rollout.num_envs=1e12"])], {})
+    memory.check_memory([load_config(None, ["rollout.num_envs=4M"])], {})
     device = SimpleNamespace(
         platform="gpu", device_kind="NVIDIA H100", memory_stats=lambda: {"bytes_limit": 80 * GB}
     )
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
-    preflight.check_device(RunConfig())
+    memory.check_device(RunConfig())
     with refused("NVIDIA H100 has 80 GB. ", ": rollout"):
-        preflight.check_device(load_config(None, ["rollout.num_envs=8M", "rollout.num_steps=128"]))
-    assert list(preflight.memory_notes(RunConfig())) == []
+        memory.check_device(load_config(None, ["rollout.num_envs=8M", "rollout.num_steps=128"]))
+    assert list(memory.memory_notes(RunConfig())) == []
 
 
 def test_the_end_of_memory_in_xla_is_explained():

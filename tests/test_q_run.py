@@ -13,7 +13,7 @@ from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.beginning import adopt, load_source, transferred
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
-from jaxtrade.runs.preflight import check
+from jaxtrade.runs.plan import check
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint

@@ -14,7 +14,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.openings import trials_of
-from jaxtrade.runs import performance, rundir
+from jaxtrade.runs import job, rundir, trainer
 from jaxtrade.runs import train as training
 from jaxtrade.runs.agents import resumed_config
 from jaxtrade.runs.auto_envs import Measured
@@ -177,7 +177,7 @@ def test_a_set_of_symbols_has_a_folder_of_a_safe_name():
 @pytest.mark.slow
 def test_what_was_measured_is_told_with_units(limited):
     info = jt.performance_info(limited)
-    assert set(info) == {*performance.UNITS, "units"} == {*info["units"], "units"}
+    assert set(info) == {*job.UNITS, "units"} == {*info["units"], "units"}
     assert info == jt.performance_info(jt.open_run(limited)) == jt.performance_info(str(limited))
     assert info["steps_per_second"] == read_json(limited / "summary.json")["steps_per_second"] > 0
     assert (info["num_envs"], info["num_steps"], info["agents"]) == (8, 16, 1)
@@ -186,14 +186,14 @@ def test_what_was_measured_is_told_with_units(limited):
     assert info["market_bytes"] > info["state_bytes"] > 0
     assert info["program_bytes"] > info["market_bytes"], "the market is an argument of the program"
     assert info["times_one_env"] is None, "it is measured on request alone"
-    assert "times one env" not in "".join(performance.lines(info))
+    assert "times one env" not in "".join(trainer.lines(info))
 
 
 @pytest.mark.slow
 def test_one_environment_is_timed_on_request_and_remembered(limited, monkeypatch):
     speeds = {8: 600.0, 1: 100.0}
     monkeypatch.setattr(
-        performance,
+        trainer,
         "measure_update",
         lambda setup, limit: Measured(0, speeds[setup.config.rollout.num_envs], 0, 0.0),
     )

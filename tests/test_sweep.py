@@ -28,8 +28,8 @@ from jaxtrade.rl.dqn import HParams as DQNHParams
 from jaxtrade.rl.ppo import HParams, make_hparams
 from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
+from jaxtrade.runs.plan import check
 from jaxtrade.runs.policies import chosen_number, policy_path
-from jaxtrade.runs.preflight import check
 from jaxtrade.runs.setup import prepare, stacked
 from jaxtrade.training.population import Stack
 from tests.env import worlds

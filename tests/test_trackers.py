@@ -16,7 +16,7 @@ import pytest
 from jaxtrade import interrupt
 from jaxtrade.cli import main
 from jaxtrade.config import make_config
-from jaxtrade.runs.preflight import check_names
+from jaxtrade.runs.plan import check_names
 from jaxtrade.storage import trackers
 from jaxtrade.storage.trackers import ROOM, About, TrackerSink, check_tracker, run_name
 from tests.children import run_python, sets

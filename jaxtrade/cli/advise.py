@@ -36,7 +36,8 @@ from jaxtrade.config.service import base_url
 from jaxtrade.data.members import require_one
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
-from jaxtrade.runs.preflight import check_memory, run_all
+from jaxtrade.runs.memory import check_memory
+from jaxtrade.runs.plan import run_all
 from jaxtrade.text import aligned, show
 
 # `jaxtrade advise models`: list the models that a server offers.
@@ -345,7 +346,7 @@ def run_ablation(args: Namespace) -> int:
         check_new(folder)
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        from jaxtrade.runs.preflight import settle
+        from jaxtrade.runs.compute import settle
 
         settle([config])
         from jaxtrade.ablation.report import table, write

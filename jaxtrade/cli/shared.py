@@ -21,7 +21,7 @@ from jaxtrade.data.contracts import BUNDLED, load_contract
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.progress.screen import Plain, Screen, Warnings, can_show_panel
 from jaxtrade.runs.agents import FREE, changes_bits
-from jaxtrade.runs.preflight import check, check_names
+from jaxtrade.runs.plan import check, check_names
 from jaxtrade.text import printable, show
 
 TOLERANCES = ("seconds_tolerance", "quotes_tolerance")

@@ -54,8 +54,8 @@ from jaxtrade.runs.agents import (
     require_own,
     resumed_config,
 )
+from jaxtrade.runs.memory import check_memory
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
-from jaxtrade.runs.preflight import check_memory
 from jaxtrade.runs.processes import Given, Layout, explained, layout_of
 from jaxtrade.runs.processes import join as join_others
 from jaxtrade.text import show
@@ -253,7 +253,7 @@ def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
         return result.exit_code
     text = result.table
     if args.perf or args.perf_one:
-        from jaxtrade.runs.performance import lines, performance_info
+        from jaxtrade.runs.trainer import lines, performance_info
 
         text = "\n".join([text, "", *lines(performance_info(result, args.perf_one))])
     print_result(text, screen)

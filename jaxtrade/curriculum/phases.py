@@ -54,9 +54,9 @@ from jaxtrade.runs.beginning import (
     require_carried,
     transferred,
 )
+from jaxtrade.runs.compute import settle
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.plan import check_alone
-from jaxtrade.runs.preflight import settle
 from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import digests

@@ -33,7 +33,7 @@ from jaxtrade.interop.jules_config import (
 )
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.auto_envs import prepared
-from jaxtrade.runs.preflight import check_names
+from jaxtrade.runs.plan import check_names
 from jaxtrade.runs.trainer import Trainer
 
 SHARED_MEMORY = Fate(

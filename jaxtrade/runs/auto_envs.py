@@ -27,10 +27,10 @@ import jax
 from jaxtrade.config import RunConfig, changed_config
 from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.errors import ConfigError, OutOfMemoryError
+from jaxtrade.limits import available_memory
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import METRICS
-from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.storage import checkpoint

@@ -37,6 +37,7 @@ from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import resumed_config
+from jaxtrade.runs.compute import restore
 from jaxtrade.runs.openings import count_opening, count_replay, days_label
 from jaxtrade.runs.policies import (
     advised,
@@ -51,7 +52,6 @@ from jaxtrade.runs.policies import (
     rules_of,
     steps_of,
 )
-from jaxtrade.runs.preflight import restore
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows

@@ -4,11 +4,15 @@ which it opens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
@@ -28,14 +32,15 @@ from jaxtrade.evaluation.seeds import Results, SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import preflight, rundir
+from jaxtrade.runs import compute, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
 from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.preflight import memory_notes
+from jaxtrade.runs.memory import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names, monitor_sink, policies_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
+from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.storage.status import StatusSink
 from jaxtrade.storage.trackers import About, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
@@ -353,9 +358,63 @@ def _about_the_run(job: Job) -> Iterator[str]:
     yield from describe_impact(job.config.shared)
     if isinstance(setup.place, Spread):
         yield setup.place.describe()
-    yield from preflight.lines(job.config)
+    yield from compute.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()
+
+
+# What a run measured of itself. Nothing here is an expectation.
+
+UNITS: Mapping[str, str] = {  # every figure, in the order in which it is shown
+    "steps_per_second": "environment steps of all agents per second of training, without compilation",
+    "compile_seconds": "seconds to compile the training program, or to read it from JAX's cache",
+    "phase_seconds": "seconds by phase of the command that finished the run",
+    "num_envs": "environments of each agent",
+    "num_steps": "steps of each environment per update",
+    "agents": "agents trained side by side",
+    "devices": "devices",
+    "device": "kind of device",
+    "threads": "compute threads on a CPU",
+    "market_bytes": "bytes of the market on the device, shared by all environments",
+    "state_bytes": "bytes of the training state",
+    "program_bytes": "bytes that the compiled program works on: arguments, results, temporaries",
+    "peak_resident_bytes": "most bytes of memory that the process has had",
+    "times_one_env": "times the steps per second of one environment, both measured one update at a time; only on "
+    "request",
+}
+
+
+def measured(job: Job, trained: TrainResult) -> dict[str, Any]:
+    """The figures of `UNITS` for a run that has just trained. None for what was not measured."""
+    config, device = job.config, jax.local_devices()[0]
+    speed = trained.steps_per_second
+    return {
+        "steps_per_second": None if math.isnan(speed) else speed,
+        "compile_seconds": trained.compile_seconds if trained.history else None,
+        "phase_seconds": {phase.name: phase.seconds for phase in job.screen.phases} or None,
+        "num_envs": config.rollout.num_envs,
+        "num_steps": config.rollout.num_steps,
+        "agents": job.setup.stack.count,
+        "devices": jax.device_count(),
+        "device": device.device_kind,
+        "threads": int(os.environ["NPROC"])
+        if device.platform == "cpu" and "NPROC" in os.environ
+        else None,
+        "market_bytes": tree_bytes(job.setup.params),
+        "state_bytes": tree_bytes(trained.state),
+        "program_bytes": trained.program_bytes,
+        "peak_resident_bytes": _peak(),
+        "times_one_env": None,
+    }
+
+
+def _peak() -> int | None:
+    if os.name == "nt":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 # How a run ends: what is said, and what its folder then holds.
@@ -431,3 +490,28 @@ def closing_lines(job: Job, trained: TrainResult, controller: Controller | None)
     if controller and controller.state.scores:
         yield controller.summary()
     yield from replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)
+
+
+def summary_of(
+    job: Job, trained: TrainResult, controller: Controller | None = None
+) -> dict[str, Any]:
+    """The content of `summary.json`, by which a run is known to have finished."""
+    performance, reason = measured(job, trained), job.stop_reason
+    if reason is None and trained.stopped and controller is not None:
+        since = controller.state.since_best
+        reason = f"control.patience: {since} evaluations without a better score"
+    found = {
+        "health": {
+            name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()
+        },
+        "updates": trained.updates,
+        "steps": trained.steps,
+        "compile_seconds": trained.compile_seconds,
+        "steps_per_second": performance["steps_per_second"],
+        "stopped_early": trained.stopped,
+        "stop_reason": reason,
+        "performance": performance,
+        "warnings": job.watch.seen,
+    }
+    found |= replacement.summary(trained.state.rollbacks, job.config.control.max_rollbacks)
+    return found if controller is None else found | {"validation": controller.state._asdict()}

@@ -27,8 +27,11 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Iterator
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig
@@ -36,6 +39,8 @@ from jaxtrade.config.allocate import TASK, AllocateConfig
 from jaxtrade.config.learners import Q_LEARNERS
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
+from jaxtrade.limits import usable_memory
+from jaxtrade.training.together import process_count
 
 # How much memory the replay of DQN takes.
 #
@@ -374,3 +379,78 @@ def explained(config: RunConfig) -> Iterator[None]:
         raise OutOfMemoryError(
             f"memory ran out ({first_line(error)}). {made_of(config)}"
         ) from error
+
+
+# Whose memory it is, and whether it is enough.
+
+# Where a machine has an accelerator, its memory is known once JAX has started (`check_device`).
+# Until then only needs above that of any are refused.
+LARGEST_DEVICE = 4 * 10**12
+ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/accel0", "/dev/vfio")
+
+
+def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.environ) -> None:
+    """Refuse runs that this machine cannot hold, one after the other. Raises ConfigError, see
+    `check`.
+    """
+    limit, where = memory_limit(env)
+    for config in configs:
+        if limit is not None:
+            check(config, limit, where)
+
+
+def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
+    """(bytes, whose they are) of the memory in which a run will train, as far as that is known
+    before JAX starts.
+    """
+    if env.get("JAX_PLATFORMS", "") != "cpu" and any(
+        Path(device).exists() for device in ACCELERATORS
+    ):
+        return LARGEST_DEVICE, "the largest accelerator"
+    return usable_memory(platform.system()), "this machine"
+
+
+def device_memory(config: RunConfig | None = None) -> tuple[int, str] | None:
+    """(bytes, name) of the memory of the accelerators that a run divides its work over; default: of
+    one of them.
+
+    None on a CPU, or where JAX does not tell. Starts JAX.
+    """
+    import jax
+
+    device = jax.local_devices()[0]
+    limit = None if device.platform == "cpu" else (device.memory_stats() or {}).get("bytes_limit")
+    if limit is None:
+        return None
+    count = 1 if config is None else device_count(config)
+    return int(
+        limit
+    ) * count, f"the {device.device_kind}" if count == 1 else f"{count} x {device.device_kind}"
+
+
+def device_count(config: RunConfig) -> int:
+    """How many devices a run trains on, over all of its processes. Starts JAX."""
+    import jax
+
+    count = config.parallel.devices
+    if isinstance(count, int):
+        return count
+    return jax.device_count() if count == "all" or process_count() > 1 else 1
+
+
+def check_device(config: RunConfig) -> None:
+    """Refuse a run that this process's accelerator cannot hold, before anything is compiled. Starts
+    JAX.
+
+    Raises ConfigError.
+    """
+    if (known := device_memory(config)) is not None:
+        check(config, *known, device=True)
+
+
+def memory_notes(config: RunConfig) -> Iterator[str]:
+    """A line for a run that may not fit. Starts JAX."""
+    known = device_memory(config)
+    limit, where = memory_limit() if known is None else known
+    if limit is not None:
+        yield from note(config, limit, where, device=known is not None)

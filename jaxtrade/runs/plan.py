@@ -6,15 +6,35 @@ library.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.config import RunConfig
-from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.members import set_name, symbols_of
-from jaxtrade.errors import ConfigError
+from jaxtrade.advisor.host.prompts import check_context
+from jaxtrade.advisor.host.registry import PANEL, check_kind, members_of
+from jaxtrade.config import DataConfig, RunConfig
+from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
+from jaxtrade.config.load import Agent, config_of
+from jaxtrade.config.sweep import examples_of, require_no_walk, settings_of
+from jaxtrade.data.contracts import contract_of, require_bundled
+from jaxtrade.data.features.schema import table_columns
+from jaxtrade.data.members import (
+    bundled_dates,
+    bundled_expiry,
+    check_split,
+    check_walk_length,
+    date_range,
+    member_configs,
+    most_sessions,
+    set_name,
+    symbols_of,
+    weekdays,
+)
+from jaxtrade.env.reward_presets import resolve_reward
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import (
     Group,
@@ -26,8 +46,9 @@ from jaxtrade.runs.agents import (
     read_sweep,
     resumed_config,
 )
-from jaxtrade.runs.preflight import check, check_memory
+from jaxtrade.runs.memory import check_memory
 from jaxtrade.runs.processes import ALONE, Layout, check_config, joined
+from jaxtrade.storage.trackers import check_tracker
 from jaxtrade.text import Tell
 
 
@@ -181,3 +202,234 @@ def check_alone(config: RunConfig) -> None:
             f"{key}: an adapter stands between another run's network and new slots; name that run "
             "(--from RUN) and set transfer.mode=adapter, or leave it out"
         )
+
+
+# Everything about a run that can be checked before JAX is loaded: names, files, contradictions,
+# sessions. All faults are reported at once, one line each.
+
+Check = Callable[[], object]
+
+
+def check_names(config: RunConfig, own_files: bool = False) -> None:
+    """Check that market, account preset, reward, features, advisor and files exist.
+
+    own_files: whether the command reads its own files instead of the bars that the configuration
+        names. Raises
+    ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for several of
+    them.
+    """
+    run_all(_names(config, own_files))
+
+
+def check(config: RunConfig, training: bool = True) -> None:
+    """Check a new run: its names, and that its rules do not contradict each other and its sessions
+    suffice.
+
+    Each setting of a sweep is checked too. training: whether the account and the sessions matter,
+    as they do to all but a look at the data. Raises as `check_names`.
+    """
+    _check_one(config, training)
+    sweep = config.sweep
+    settings = (
+        ()
+        if not sweep.on
+        else examples_of(sweep)
+        if sweep.optuna
+        else settings_of(sweep, config.seed)
+    )
+    agents = [
+        Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)
+    ]
+    told = set[str]()
+    run_all([lambda agent=agent: _check_setting(config, agent, training, told) for agent in agents])
+    if sweep.optuna and training:
+        check_search(config)
+
+
+def _check_one(config: RunConfig, training: bool) -> None:
+    run_all([*_names(config, False), *(_rules(config) if training else [])])
+
+
+def _check_setting(config: RunConfig, agent: Agent, training: bool, told: set[str]) -> None:
+    """Check a setting of a sweep as a run of its own. told: the faults of settings before it, which
+    are not told again: most are those of a key that all settings have."""
+    try:
+        _check_one(config_of(config, agent), training)
+    except (ConfigError, DataError) as error:
+        where = f"sweep, setting {agent.setting} ({agent.text}): "
+        fault = str(error).removeprefix(where)
+        if fault not in told:
+            told.add(fault)
+            raise ConfigError(where + fault) from None
+
+
+def _names(config: RunConfig, own_files: bool) -> list[Check]:
+    checks: list[Check] = [
+        lambda: resolve_account(config.account),
+        lambda: resolve_reward(config.reward),
+        lambda: table_columns(config.env.features),
+        lambda: _check_advisor(config),
+        lambda: check_context(config.advisor),
+        lambda: member_configs(config),
+        lambda: check_tracker(config.train.tracker, config.train.tracker_online),
+    ]
+    return checks + [
+        check for member in _members(config) for check in _member_names(member, own_files)
+    ]
+
+
+def _members(config: RunConfig) -> tuple[RunConfig, ...]:
+    """The configurations of the symbols; none if one of them is at fault, which another check
+    reports.
+    """
+    try:
+        return member_configs(config)
+    except (ConfigError, DataError):
+        return ()
+
+
+def _member_names(config: RunConfig, own_files: bool) -> list[Check]:
+    data = config.data
+    named = (
+        ("--data", "data.file", data.file if data.source == "file" else None),
+        ("--seconds", "data.seconds", data.seconds),
+        ("--quotes", "data.quotes", data.quotes),
+        ("--set", "data.conversion", data.conversion),
+    )
+    checks: list[Check] = [lambda: _check_market(config, own_files)]
+    return checks + [
+        lambda flag=flag, key=key, path=path: _check_file(flag, key, path)
+        for flag, key, path in named
+        if path is not None
+    ]
+
+
+def _check_advisor(config: RunConfig) -> None:
+    for number, member in enumerate(members_of(config)):
+        kind = member.advisor.kind
+        shown = (
+            f"advisor.panel.{number} = {kind[:60]}"
+            if config.advisor.kind == PANEL
+            else (f"advisor.kind = {kind[:60]} (--advisor)")
+        )
+        try:
+            check_kind(kind, member.advisor.options)
+        except ConfigError as error:  # it names the part of the kind that is wrong; where the kind stands is known here
+            text = str(error)
+            for own in ("advisor ", f"advisor.kind = {kind}: ", f"{kind}: ", f"{kind!r}: "):
+                text = text.removeprefix(own)
+            raise ConfigError(f"{shown}: {text}") from None
+
+
+def _check_market(config: RunConfig, own_files: bool) -> None:
+    symbol = contract_of(config.data).symbol
+    if config.data.source == "bundled" and not own_files:
+        require_bundled(symbol)
+
+
+def _check_file(flag: str, key: str, path: str) -> None:
+    if not Path(path).exists():
+        raise DataError(f"{path}: there is no such file; check {key} ({flag})")
+    if Path(path).is_dir():
+        raise DataError(f"{path}: is a folder; name one file in {key} ({flag})")
+
+
+def _rules(config: RunConfig) -> list[Check]:
+    members = _members(config)
+    checks: list[Check] = [lambda: check_account(config.account), lambda: _check_length(config)]
+    for member in members:
+        checks += [
+            lambda member=member: _check_quantity(member),
+            lambda member=member: _check_sessions(member),
+        ]
+    return checks + ([lambda: _check_shared(members, config)] if len(members) > 1 else [])
+
+
+def _check_length(config: RunConfig) -> None:
+    """Raises ConfigError if DQN ends before it learns. The length for `rollout.num_envs: auto` is
+    not known yet.
+    """
+    rollout = config.rollout
+    if config.algorithm == "dqn" and not rollout.auto:
+        per_update = rollout.num_envs * rollout.num_steps
+        config.dqn.check_length(
+            config.train.chunks(per_update) * config.train.chunk_updates * per_update
+        )
+
+
+def _check_quantity(config: RunConfig) -> None:
+    contract, preset = contract_of(config.data), resolve_account(config.account)
+    check_quantity(
+        config.env.quantity, preset, config.account.preset, contract.symbol, contract.micro
+    )
+
+
+def _check_sessions(config: RunConfig) -> None:
+    data, symbol = config.data, contract_of(config.data).symbol
+    most = most_sessions(data, symbol)
+    if most == 0:
+        given = [
+            f"data.{name} = {day}"
+            for name, day in (("start", data.start), ("end", data.end))
+            if day
+        ]
+        where = "between them" if len(given) == 2 else "after it" if data.start else "before it"
+        raise ConfigError(
+            f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others"
+        )
+    if most is not None and config.walk.on:
+        check_walk_length(most, config.walk, config.episode.sessions)
+    elif most is not None:
+        check_split(most, config.split, at_most=True)
+
+
+def _check_shared(members: Sequence[RunConfig], config: RunConfig) -> None:
+    """Raises ConfigError if the dates that all symbols can have are too few for the splits."""
+    ranges = [date_range(member.data, contract_of(member.data).symbol) for member in members]
+    known = [dates for dates in ranges if dates is not None]
+    if not known:
+        return
+    first, last = max(first for first, _ in known), min(last for _, last in known)
+    if first > last:
+        listed = ", ".join(
+            f"{member.data.market} {dates[0]}..{dates[1]}"
+            for member, dates in zip(members, ranges, strict=True)
+            if dates is not None
+        )
+        raise ConfigError(
+            f"data.markets: no trade date is common to all symbols ({listed}), and splits are made of "
+            "such dates; choose other symbols, data.start or data.end"
+        )
+    check_split(
+        weekdays(date.fromisoformat(first), date.fromisoformat(last)), config.split, at_most=True
+    )
+
+
+def _bundled_range(data: DataConfig, symbol: str) -> str:
+    """The dates of the bundled bars that `data` selects, as part of a message. Nothing where all
+    bars are generated.
+    """
+    if data.source != "bundled" and data.synthetic != "phase_randomised":
+        return ""
+    (first, last), expiry = bundled_dates(symbol, data), bundled_expiry(symbol, data)
+    those = f"whose contract {expiry} is" if expiry else "which are"
+    return f" in the bundled bars of {symbol}, {those} of {first}..{last}"
+
+
+def run_all(checks: Sequence[Check]) -> list[Any]:
+    """Run all checks, and return their results. Raises the error of the one that fails, or
+    ConfigFaultsError with the lines of all that do."""
+    errors, results = list[ConfigError | DataError](), list[Any]()
+    for each in checks:
+        try:
+            results.append(each())
+        except (ConfigError, DataError) as error:
+            errors.append(error)
+    lines = dict.fromkeys(
+        ("", str(error)) for error in errors
+    )  # an unknown market fails several checks alike
+    if len(lines) == 1:
+        raise errors[0]
+    if lines:
+        raise ConfigFaultsError(list(lines))
+    return results

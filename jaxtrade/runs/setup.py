@@ -54,7 +54,8 @@ from jaxtrade.rl.train_state import part_of
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.agents import RULES, announcement, groups_of
-from jaxtrade.runs.preflight import check_strict, device_count
+from jaxtrade.runs.compute import check_strict
+from jaxtrade.runs.memory import device_count
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
 from jaxtrade.text import Tell

@@ -33,6 +33,7 @@ from jaxtrade.runs.beginning import (
     resumed,
     transferred,
 )
+from jaxtrade.runs.compute import settle
 from jaxtrade.runs.evaluate import (
     begin_for_run,
     ending,
@@ -49,15 +50,14 @@ from jaxtrade.runs.job import (
     how_to_continue,
     opening_lines,
     save_policies,
+    summary_of,
     whole_health,
     write_pictures,
     write_results,
 )
-from jaxtrade.runs.memory import explained
-from jaxtrade.runs.performance import summary_of
+from jaxtrade.runs.memory import check_device, explained
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
 from jaxtrade.runs.policies import policy_path, ranked
-from jaxtrade.runs.preflight import check_device, settle
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.stored import RunResult
 from jaxtrade.runs.sweeps import search, train_groups

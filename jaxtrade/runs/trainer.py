@@ -5,7 +5,7 @@ notebooks.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -15,9 +15,14 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
+from jaxtrade.progress.screen import duration
 from jaxtrade.runs import rundir
+from jaxtrade.runs.auto_envs import measure_update, sized
 from jaxtrade.runs.evaluate import evaluate_run
-from jaxtrade.runs.performance import performance_info
+from jaxtrade.runs.evaluate import open_run as open_setup
+from jaxtrade.runs.job import UNITS
+from jaxtrade.runs.memory import size
+from jaxtrade.runs.setup import with_learner_of
 from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
 from jaxtrade.runs.train import run as run_config
@@ -114,6 +119,82 @@ def _check_keywords(bars: Bars, settings: Mapping[str, Any]) -> None:
                 f"{name}={settings[name]!r}: says how to read bars, and these are read already; drop it, "
                 "or give it to load_bars or from_frame"
             )
+
+
+def performance_info(
+    run: RunResult | StoredRun | Path | str, against_one: bool = False
+) -> dict[str, Any]:
+    """What a finished run measured of itself, and under `units` what each figure is. None: not
+    measured.
+
+        jaxtrade.performance_info(result)["steps_per_second"]
+
+    Args:
+        run: the result of a run, an opened run, or its folder.
+        against_one: also time one update of the run and one with a single environment, here and
+            now. It takes two compilations, and the ratio is kept in the run's `summary.json`.
+    Raises:
+        ConfigError: not a run, or one that has not finished. DataError: as `open_run` of a run
+            whose bars are gone.
+    """
+    path = Path(run) if isinstance(run, str | Path) else run.path
+    stored = open_run(path)
+    if (summary := stored.summary) is None:
+        raise ConfigError(
+            f"{path}: the run has not finished, so it has no figures of itself; let it finish: jaxtrade "
+            f"train --resume {path}"
+        )
+    if against_one:
+        figures = dict(summary.get("performance", {})) | {"times_one_env": _times_one(path)}
+        summary = summary | {"performance": figures}
+        rundir.write_json(path / "summary.json", summary)
+    rollout = stored.config.rollout
+    own = {
+        name: summary.get(name) for name in ("steps_per_second", "compile_seconds")
+    }  # runs of earlier versions
+    own |= {
+        "num_envs": rollout.num_envs,
+        "num_steps": rollout.num_steps,
+        "agents": stored.config.agents,
+        "device": stored.manifest.get("device", {}).get("kind"),
+        "devices": stored.manifest.get("device", {}).get("count"),
+    }
+    own |= summary.get("performance", {})
+    return {name: own.get(name) for name in UNITS} | {"units": dict(UNITS)}
+
+
+def _times_one(path: Path) -> float | None:
+    setup, _ = open_setup(path)
+    if setup.fusion is not None:
+        raise ConfigError(
+            f"{path}: an update with an advisor waits for its answers, so one environment cannot be "
+            "timed alone; leave against_one (--perf-one) out"
+        )
+    one, own = (
+        measure_update(each, None).steps_per_second
+        for each in (with_learner_of(setup, sized(setup.config, 1)), setup)
+    )
+    return None if one is None or own is None else own / one
+
+
+def lines(info: Mapping[str, Any]) -> Iterator[str]:
+    """The figures as lines for people. What was not measured is left out."""
+    yield "measured in this run:"
+    for name, unit in UNITS.items():
+        if info[name] is not None:
+            yield f"  {name.replace('_', ' '):<20} {_shown(name, info[name]):<24} {unit}"
+
+
+def _shown(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{each} {duration(seconds)}" for each, seconds in value.items())
+    if name.endswith("_bytes"):
+        return size(value)
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and value < 100
+        else (f"{value:,.0f}" if isinstance(value, int | float) else str(value))
+    )
 
 
 class Trainer:

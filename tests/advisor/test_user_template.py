@@ -6,7 +6,7 @@ import pytest
 
 from jaxtrade.advisor.host.prompts import JSON_FORM, PIPE_FORM, choose, read_template
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.runs import preflight
+from jaxtrade.runs import plan
 from tests.advisor.made import made_book, made_config
 from tests.advisor.markets import config
 from tests.messages import refused
@@ -94,8 +94,6 @@ def test_a_feed_that_it_shows_must_be_given(tmp_path):
 
 def test_it_is_checked_before_the_market_is_read(tmp_path):
     with pytest.raises(DataError, match=r"absent\.txt: cannot be"):
-        preflight.check_names(
-            config(f"advisor.template={tmp_path / 'absent.txt'}", kind="mock:random")
-        )
+        plan.check_names(config(f"advisor.template={tmp_path / 'absent.txt'}", kind="mock:random"))
     with pytest.raises(ConfigError, match="template 'windw': unknown"):
-        preflight.check_names(config("advisor.template=windw", kind="mock:random"))
+        plan.check_names(config("advisor.template=windw", kind="mock:random"))

@@ -166,9 +166,9 @@ def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
         found.extend(configs)
         raise ConfigError("far enough")
 
-    from jaxtrade.runs import preflight
+    from jaxtrade.runs import compute
 
-    monkeypatch.setattr(preflight, "settle", stop)
+    monkeypatch.setattr(compute, "settle", stop)
     given = [
         "ablate",
         "advisor",

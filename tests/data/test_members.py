@@ -17,7 +17,7 @@ from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.sources import write_bars
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import files
-from jaxtrade.runs.preflight import check
+from jaxtrade.runs.plan import check
 from tests.data.conftest import set_to
 from tests.messages import refused
 

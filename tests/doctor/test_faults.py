@@ -16,10 +16,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jaxtrade import doctor
+from jaxtrade import doctor, limits
 from jaxtrade.doctor import CHECKS, LAYERS, Finding, Layer, Machine, check, crash_name, diagnose
-from jaxtrade.runs import limits
-from jaxtrade.runs.limits import MachineLimits
+from jaxtrade.limits import MachineLimits
 from tests.children import run_python
 from tests.reading import ROOT
 

@@ -15,7 +15,7 @@ from jaxtrade.config.running import divided
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.sharding import Layout, Spread, layout_of, mesh_of
 from jaxtrade.rl.train_state import Kind, kinds_of, part_of
-from jaxtrade.runs import preflight
+from jaxtrade.runs import memory
 from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 
@@ -145,8 +145,8 @@ def test_several_accelerators_have_their_memory_together(monkeypatch):
     )
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     whole = jt.load_config("quickstart")
-    assert preflight.device_memory(whole) == (100, "the H200")
-    assert preflight.device_memory(jt.load_config("quickstart", ["parallel.devices=4"])) == (
+    assert memory.device_memory(whole) == (100, "the H200")
+    assert memory.device_memory(jt.load_config("quickstart", ["parallel.devices=4"])) == (
         400,
         "4 x H200",
     )

@@ -37,6 +37,7 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import AGENTS
 from jaxtrade.runs.beginning import Beginning, resumed
+from jaxtrade.runs.compute import settle
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.hooks import Hooks
 from jaxtrade.runs.job import (
@@ -46,12 +47,12 @@ from jaxtrade.runs.job import (
     how_to_continue,
     opening_lines,
     save_policies,
+    summary_of,
     whole_health,
 )
-from jaxtrade.runs.memory import explained
+from jaxtrade.runs.memory import check_device, check_memory, explained
 from jaxtrade.runs.openings import count_days, opening_of
-from jaxtrade.runs.performance import summary_of
-from jaxtrade.runs.preflight import check, check_device, check_memory, settle
+from jaxtrade.runs.plan import check
 from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
