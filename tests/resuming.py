@@ -31,5 +31,5 @@ def final_state(run):
     """What its newest checkpoint holds."""
     setup, _ = open_run(run)
     first = setup.stack.wrap(setup.algorithm).init
-    like = jax.eval_shape(first, setup.stack.keys(setup.config.seed), setup.trained_params)
+    like = jax.eval_shape(first, setup.stack.keys(setup.config.seed), setup.agents.params)
     return checkpoint.restore_latest(run / "checkpoints", like).state

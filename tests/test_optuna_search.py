@@ -93,7 +93,7 @@ def scored(monkeypatch):
     batches = []
 
     def trained(setup, path, programs, screen):
-        batches.append([dict(agent.overrides) for agent in setup.swept.agents])
+        batches.append([dict(agent.overrides) for agent in setup.stack.swept])
         return tuple(-abs(np.log(each["ppo.learning_rate"] / 1e-3)) for each in batches[-1])
 
     monkeypatch.setattr(searching, "_trained", trained)
@@ -162,7 +162,9 @@ def test_an_agent_that_was_put_back_has_no_score(tmp_path, monkeypatch):
     monkeypatch.setattr(searching, "policies_of", lambda *_: [])
     monkeypatch.setattr(searching, "ranked", lambda *_: (1.0, 2.0, 3.0, 4.0))
     monkeypatch.setattr(searching, "Beginning", lambda: SimpleNamespace(arguments=lambda *_: {}))
-    setup = SimpleNamespace(config=config(), algorithm=None, trained_params=None, stack=None)
+    setup = SimpleNamespace(
+        config=config(), algorithm=None, agents=SimpleNamespace(params=None), stack=None
+    )
     scores = searching._trained(setup, tmp_path, None, Screen())  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(scores, [1.0, np.nan, 3.0, np.nan])
 

@@ -399,7 +399,7 @@ def test_an_agent_is_evaluated_under_its_own_rules(market):
     """
     keys = 'sweep.keys={"costs.slippage": [1, 3], "account.drawdown": [1000, 2000]}'
     setup = prepare(load_config("quickstart", [*market, keys]))
-    trained = np.asarray(setup.trained_params.contract.slippage).reshape(4, -1)
+    trained = np.asarray(setup.agents.params.contract.slippage).reshape(4, -1)
     assert trained.tolist() == [[tick] * len(setup.symbols) for tick in (1, 1, 3, 3)]
     for symbol, own in setup.symbols.items():
         for i in range(4):

@@ -36,7 +36,7 @@ def test_folds_share_keys_and_market(setup):
     axes = stack.axes[0].params
     assert axes.sessions.ids == 0
     assert jax.tree.leaves(axes.replace(sessions=None)) == []  # all other leaves are shared
-    assert [row.tolist() for row in np.asarray(setup.trained_params.sessions.ids)[:, :2]] == [
+    assert [row.tolist() for row in np.asarray(setup.agents.params.sessions.ids)[:, :2]] == [
         [0, 1],
         [0, 1],
         [1, 2],
@@ -54,15 +54,14 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share():
     """
     setup = prepare(configured("walk.mode=anchored"))
     stack, algorithm = setup.stack, setup.algorithm
-    assert setup.swept is not None
-    assert setup.swept.axes.sessions.count == 0
+    assert setup.agents.axes.sessions.count == 0
     first, program = compiled(
-        stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.trained_params
+        stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.agents.params
     )
-    together = program(first, setup.trained_params, None)[0]
-    _, single = compiled(algorithm, jax.random.key(3), setup.swept.rules[0])
+    together = program(first, setup.agents.params, None)[0]
+    _, single = compiled(algorithm, jax.random.key(3), setup.agents.rules[0])
     for number in (0, 3):
-        rules = setup.swept.rules[number]
+        rules = setup.agents.rules[number]
         alone = single(jax.jit(algorithm.init)(jax.random.key(3 + number % 2), rules), rules, None)[
             0
         ]

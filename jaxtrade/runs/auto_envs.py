@@ -290,7 +290,7 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
     """
     algorithm, keys = setup.stack.wrap(setup.algorithm), setup.stack.keys(setup.config.seed)
     init = jax.jit(algorithm.init)
-    params = setup.trained_params
+    params = setup.agents.params
     like = jax.eval_shape(init, keys, params)
     start = time.perf_counter()
     update = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
@@ -493,7 +493,7 @@ def _path(folder: Path, setup: Setup) -> Path:
     whole = {
         "surroundings": _surroundings(),
         "facts": setup.facts,
-        "shapes": described(setup.trained_params),
+        "shapes": described(setup.agents.params),
         "jaxtrade": __version__,
     }
     return (

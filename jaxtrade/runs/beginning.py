@@ -332,10 +332,10 @@ class Beginning:
         and floats; a transferred one gets them here.
         """
         if self.state is None:
-            return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.hparams}
+            return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.agents.hparams}
         if self.restored is not None:
             return {"state": self.state}
-        state = set_hparams(self.state, setup.hparams)
+        state = set_hparams(self.state, setup.agents.hparams)
         return {"state": state if advice is None else state.replace(advice=advice)}
 
     def lines(self) -> Iterator[str]:
@@ -359,7 +359,7 @@ def transferred(
     Raises ConfigError.
     """
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
-    args = (setup.stack.keys(setup.config.seed), setup.trained_params)
+    args = (setup.stack.keys(setup.config.seed), setup.agents.params)
     fresh = init(*args) if programs is None else programs.begin("init", init, args).wait()(*args)
     return Beginning(*begin(setup.config, source, fresh), resume_update)
 
@@ -406,7 +406,7 @@ def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
     """The structure of the run's state: shapes and dtypes only, nothing is computed."""
     stack = setup.stack
     state = jax.eval_shape(
-        stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.trained_params
+        stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.agents.params
     )
     if (view := setup.params.advice) is not None:
         size = setup.market.num_bars

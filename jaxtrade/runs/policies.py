@@ -189,7 +189,7 @@ def rules_of(setup: Setup, symbol: str, shown: EnvParams) -> EnvParams | list[En
     """The parameters by which the agents are scored on a symbol: of all, or of each where those of
     a sweep differ.
     """
-    if setup.swept is None or setup.swept.axes is None:
+    if setup.agents.axes is None:
         return shown
     return [
         setup.of_agent(number, symbol, shown)[1]
@@ -203,7 +203,7 @@ def ranked(
     """The scores by which the agents of a sweep are ranked at its end; none without a sweep or
     validation sessions.
     """
-    if setup.swept is None or not int(setup.splits["validation"].count):
+    if not setup.agents.are_listed or not int(setup.splits["validation"].count):
         return ()
     shown = validation_shown(setup, path, tell)
     return tuple(scores_by_agent(setup, shown, policies, programs).tolist())

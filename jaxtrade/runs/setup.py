@@ -153,15 +153,13 @@ def monitor_sink(
 
 def walked(
     config: RunConfig, market: Market, folds: Sequence[Fold], make: Callable[[RunConfig], PyTree]
-) -> Swept | None:
+) -> Agents:
     """The agents of the folds: all seeds of the first fold, then of the second, ... `setting` is
-    the fold. None without folds.
+    the fold.
 
     make: the environment's parameters of a configuration; its sessions are replaced. Raises
     ConfigError for more agents than a run may have.
     """
-    if not folds:
-        return None
     seeds = config.walk.seeds
     if len(folds) * seeds > MOST_AGENTS:
         raise ConfigError(
@@ -178,7 +176,7 @@ def walked(
     rules = [params.replace(sessions=sessions_of(market, fold.train)) for fold in folds]
     each = tuple(rules[agent.setting] for agent in agents)
     configs = tuple(config.model_copy(update={"seed": agent.seed}) for agent in agents)
-    return Swept(agents, configs, each, *stacked(each), {}, make)
+    return listed(agents, configs, each, {}, make)
 
 
 SHARED = (
@@ -198,18 +196,18 @@ OF_CONTRACT = (
 
 
 @dataclass(frozen=True)
-class Swept:
-    """What the agents of a sweep have of their own.
+class Agents:
+    """The agents of a run, as arguments of one program.
 
-    agents: their settings. configs: of each agent alone. rules: the environment's parameters of
-        each agent alone, which
-    share the market. params: the parameters of all agents, [N, ...] where two of them differ. axes:
-    `in_axes` of
-    `params`; None if all leaves are shared. hparams: tunable floats by name, float32[N]. make: the parameters of one
-    agent's configuration.
+    stack: along which axis they are. configs, rules: the configuration and the environment's
+        parameters of each agent alone, which share the market; a single one where agents differ in
+        their seeds alone. params: the parameters of all agents, [N, ...] where two of them differ.
+        axes: `in_axes` of `params`; None if all leaves are shared. hparams: tunable floats with which
+        they begin, float32[N] by name; empty: the learner's own. make: the parameters of a
+        configuration.
     """
 
-    agents: tuple[Agent, ...]
+    stack: Stack
     configs: tuple[RunConfig, ...]
     rules: tuple[PyTree, ...]
     params: PyTree
@@ -217,15 +215,35 @@ class Swept:
     hparams: Mapping[str, np.ndarray]
     make: Callable[[RunConfig], PyTree]
 
-    @cached_property
-    def stack(self) -> Stack:
-        """The agents along one axis."""
-        return Stack((len(self.agents),), (Axes(params=self.axes),), self.agents)
+    @property
+    def are_listed(self) -> bool:
+        """Whether each agent has a configuration of its own, as in a sweep or a walk-forward."""
+        return bool(self.stack.swept)
+
+
+def alike(config: RunConfig, make: Callable[[RunConfig], PyTree]) -> Agents:
+    """Agents that differ in their seeds alone, or a single one."""
+    params = make(config)
+    return Agents(Stack.of_run(config), (config,), (params,), params, None, {}, make)
+
+
+def listed(
+    agents: tuple[Agent, ...],
+    configs: tuple[RunConfig, ...],
+    rules: tuple[PyTree, ...],
+    hparams: Mapping[str, np.ndarray],
+    make: Callable[[RunConfig], PyTree],
+    like: PyTree = None,
+) -> Agents:
+    """Agents that have configurations of their own. like: as in `read_swept`."""
+    params, axes = stacked(rules, like)
+    stack = Stack((len(agents),), (Axes(params=axes),), agents)
+    return Agents(stack, configs, rules, params, axes, hparams, make)
 
 
 def read_swept(
     config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyTree = None
-) -> Swept:
+) -> Agents:
     """The agents of a sweep.
 
     Args:
@@ -246,10 +264,9 @@ def read_swept(
     keys = [json.dumps(alone.model_dump(mode="json", include=decide)) for alone in configs]
     made = {key: make(configs[keys.index(key)]) for key in dict.fromkeys(keys)}
     rules = tuple(made[key] for key in keys)
-    params, axes = stacked(rules, like)
     floats = [tunable_floats(alone) for alone in configs]
     hparams = {name: np.array([each[name] for each in floats], np.float32) for name in floats[0]}
-    return Swept(agents, configs, rules, params, axes, hparams, make)
+    return listed(agents, configs, rules, hparams, make, like)
 
 
 def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
@@ -299,8 +316,8 @@ class Setup:
     """The parts of a run, built before anything is written.
 
     `params` are the parameters of the training split, before any stage of `stages` is applied. The algorithm applies
-    the stages itself, so evaluation never sees them. In a sweep they are those of its first agent, as the algorithm is,
-    and `swept` holds what the agents have of their own; it is None without a sweep. In a walk-forward the agents have
+    the stages itself, so evaluation never sees them. In a sweep they are those of its first agent, as the algorithm is;
+    `agents` holds what the agents have of their own. In a walk-forward the agents have
     training sessions of their own, those of their fold in `folds`; `splits` then holds the sessions of all folds.
     `split_note` says what of the default split is off because the configuration names some of its numbers.
     """
@@ -312,29 +329,15 @@ class Setup:
     params: EnvParams
     plan: Plan
     algorithm: Learner
+    agents: Agents
     fusion: Fusion | None = None
-    swept: Swept | None = None
     folds: tuple[Fold, ...] = ()
     split_note: str | None = None
 
     @property
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
-        return Stack.of_run(self.config) if self.swept is None else self.swept.stack
-
-    @property
-    def trained_params(self) -> EnvParams:
-        """The parameters with which the run's agents train: [N, ...] where the agents of a sweep
-        differ.
-        """
-        return self.params if self.swept is None else self.swept.params
-
-    @property
-    def hparams(self) -> Mapping[str, np.ndarray]:
-        """The tunable floats with which the agents of a sweep begin, by name; empty for a run
-        without a sweep.
-        """
-        return {} if self.swept is None else self.swept.hparams
+        return self.agents.stack
 
     def of_agent(self, number: int, symbol: str, params: EnvParams) -> tuple[RunConfig, EnvParams]:
         """The configuration and the parameters by which an agent is evaluated on a symbol: those of
@@ -343,17 +346,17 @@ class Setup:
 
         number: of the agent (`Stack.numbers`). params: made to show the sessions of this symbol.
         """
-        own, swept, member = self.symbols[symbol], self.swept, None
-        if swept is None:
+        own, agents, member = self.symbols[symbol], self.agents, None
+        if not agents.are_listed:
             return own.config, params
         index = self.stack.index(number, self.config.seed)
-        config = swept.configs[index]
+        config = agents.configs[index]
         if isinstance(self.market, MarketSet):
             place = self.market.symbols.index(symbol)
             member, config = self.market.members[place], member_configs(config)[place]
-        if swept.axes is None:
+        if agents.axes is None:
             return config, params
-        rules = swept.rules[index]
+        rules = agents.rules[index]
         if member is not None:
             rules = make_params(member, own.splits["train"], config)
         kept = {name: getattr(params, name) for name in SHARED}
@@ -365,7 +368,7 @@ class Setup:
     @property
     def _first(self) -> RunConfig:
         """The configuration of the run's algorithm and `params`."""
-        return self.config if self.swept is None else self.swept.configs[0]
+        return self.agents.configs[0] if self.agents.are_listed else self.config
 
     @cached_property
     def place(self) -> Place:
@@ -492,33 +495,34 @@ def prepare(config: RunConfig) -> Setup:
         made = with_impact(make(own).replace(monitor=config.monitor.on), own)
         return made if view is None else made.replace(advice=view)
 
-    swept = (
+    agents = (
         read_swept(config, params_of)
         if config.sweep.on
         else walked(config, market, folds, params_of)
+        if folds
+        else alike(config, params_of)
     )
-    params = params_of(config) if swept is None else swept.rules[0]
-    config, swept, plan, algorithm = _taught(
-        asked, config, first, swept, env, market, splits, fusion
+    config, agents, plan, algorithm = _taught(asked, config, agents, env, market, splits, fusion)
+    return Setup(
+        config, market, splits, env, agents.rules[0], plan, algorithm, agents, fusion, folds, note
     )
-    return Setup(config, market, splits, env, params, plan, algorithm, fusion, swept, folds, note)
 
 
 def _taught(
     asked: RunConfig,
     config: RunConfig,
-    first: RunConfig,
-    swept: Swept | None,
+    agents: Agents,
     env: TradingEnv,
     market: Market | MarketSet,
     splits: Mapping[str, SessionSet],
     fusion: Fusion | None,
-) -> tuple[RunConfig, Swept | None, Plan, Learner]:
+) -> tuple[RunConfig, Agents, Plan, Learner]:
     """The learner of a setup, its plan, and what hangs on that: the configuration and the agents.
 
     asked, config: the run's configuration as it was given, and with what the default protocol has
-        chosen so far. first: of the first agent.
+        chosen so far.
     """
+    first = agents.configs[0]
     plan = plan_run(first.train, first.rollout.num_envs, first.rollout.num_steps)
     algorithm = make_algorithm(
         first,
@@ -532,36 +536,39 @@ def _taught(
     if chooses(asked, config):
         count = evaluations(plan.total_steps, decision_count(market.data, splits["validation"]))
     config = with_control(config, plan.chunks, count)
-    if swept is not None:
-        own = {"control": config.control}
-        swept = replace(swept, configs=tuple(each.model_copy(update=own) for each in swept.configs))
-    return config, swept, plan, with_warning(first, algorithm)
+    own = {"control": config.control}
+    configs = tuple(each.model_copy(update=own) for each in agents.configs)
+    if not agents.are_listed:
+        configs = (config,)
+    return config, replace(agents, configs=configs), plan, with_warning(first, algorithm)
 
 
 def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
     """The setup with another learner on the same market. config: differs from `setup.config` in
     keys of the learner alone, or in what `prepare` finds for it. Raises ConfigError."""
     asked, config = config, with_split(config, countable(setup.market))
-    swept = setup.swept
-    if swept is not None:
-        swept = replace(swept, configs=tuple(config_of(config, agent) for agent in swept.agents))
-    first = config if swept is None else swept.configs[0]
-    config, swept, plan, algorithm = _taught(
-        asked, config, first, swept, setup.env, setup.market, setup.splits, setup.fusion
+    listed = setup.stack.swept
+    configs = tuple(config_of(config, agent) for agent in listed) if listed else (config,)
+    config, agents, plan, algorithm = _taught(
+        asked,
+        config,
+        replace(setup.agents, configs=configs),
+        setup.env,
+        setup.market,
+        setup.splits,
+        setup.fusion,
     )
-    return replace(setup, config=config, swept=swept, plan=plan, algorithm=algorithm)
+    return replace(setup, config=config, agents=agents, plan=plan, algorithm=algorithm)
 
 
 def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
     """The setup of a sweep with the agents of another one, for the same program. config: differs
     from `setup.config` in the section `sweep` alone, or in what `prepare` finds for it. Raises
     ConfigError."""
-    assert setup.swept is not None
     found = {name: getattr(setup.config, name) for name in ("split", "control")}
     config = config.model_copy(update=found)
-    return replace(
-        setup, config=config, swept=read_swept(config, setup.swept.make, setup.swept.axes)
-    )
+    agents = read_swept(config, setup.agents.make, setup.agents.axes)
+    return replace(setup, config=config, agents=agents)
 
 
 def _loaded(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:

@@ -279,7 +279,7 @@ def nulls_run(
         retrained=False,
     )
     folder = folder_of(path, split)
-    if setup.swept is not None or seed is not None or agent is not None:
+    if setup.agents.are_listed or seed is not None or agent is not None:
         folder = setup.stack.folder(folder, chosen_number(setup.config, seed, agent))
     files = {"json": json_text(document), "txt": text}
     with rundir.locked(path), staged(folder) as new:
@@ -308,7 +308,7 @@ def _tested(
             f"{FLAG} {spec}: this run has an advisor, whose answers are about the real bars; test a run "
             "without one"
         )
-    if setup.swept is not None:
+    if setup.agents.are_listed:
         numbers = [chosen_number(setup.config, seed, agent)]
     config, params = setup.of_agent(numbers[0], market.contract.symbol, setup.params)
     first = int(np.asarray(sessions.ids)[0])

@@ -231,7 +231,7 @@ def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tu
     config = setup.config
     result = loop.train(
         setup.algorithm,
-        setup.trained_params,
+        setup.agents.params,
         num_seeds=setup.stack,
         config=config.train,
         sinks=[screen],

@@ -103,7 +103,7 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
             with attempt as job:
                 with hooked(job) as hooks:
                     trained = hooks.ended or loop.train(
-                        job.setup.algorithm, job.setup.trained_params, **arguments(job, hooks)
+                        job.setup.algorithm, job.setup.agents.params, **arguments(job, hooks)
                     )
                 return _finish(job, hooks, trained)
     raise AssertionError("an attempt that fails for good raises")

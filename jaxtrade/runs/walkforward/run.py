@@ -175,7 +175,7 @@ def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleD
     own = on_market(setup, market)
     trained = train(
         setup.algorithm,
-        own.trained_params,
+        own.agents.params,
         num_seeds=setup.stack,
         config=setup.config.train,
         max_rollbacks=setup.config.control.max_rollbacks,
@@ -191,14 +191,13 @@ def on_market(setup: Setup, market: Market) -> Setup:
     """The setup of a walk-forward on another market of the same shapes. Raises ConfigError as
     `with_market`.
     """
-    assert setup.swept is not None
     params = with_market(setup.params, market, setup.params.sessions, setup.config)
-    swept = replace(
-        setup.swept,
-        params=setup.swept.params.replace(market=market.data),
-        rules=tuple(each.replace(market=market.data) for each in setup.swept.rules),
+    agents = replace(
+        setup.agents,
+        params=setup.agents.params.replace(market=market.data),
+        rules=tuple(each.replace(market=market.data) for each in setup.agents.rules),
     )
-    return replace(setup, market=market, params=params, swept=swept)
+    return replace(setup, market=market, params=params, agents=agents)
 
 
 WALK, FOLDS = "walkforward.json", "folds.csv"  # in the folder of a walk-forward
@@ -353,7 +352,6 @@ def _counted(setup: Setup) -> RunConfig:
 
 def _write_agents(path: Path, setup: Setup) -> None:
     """Write `agents.json`: fold and seed of each agent, and the folder of its policy."""
-    assert setup.swept is not None
     rundir.write_json(
         path / AGENTS,
         {
@@ -366,7 +364,7 @@ def _write_agents(path: Path, setup: Setup) -> None:
                     "fold": agent.setting,
                     "policy": bundle_path(Path(), agent.setting, agent.seed).as_posix(),
                 }
-                for agent in setup.swept.agents
+                for agent in setup.stack.swept
             ],
         },
     )
@@ -399,12 +397,11 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
     setup, path = job.setup, job.path
     with job.closing():
         job.tell_opening([*opening_lines(job), *walk_lines(setup)], changed)
-        trained = train(setup.algorithm, setup.trained_params, **arguments(job, Hooks()))
+        trained = train(setup.algorithm, setup.agents.params, **arguments(job, Hooks()))
         if job.stop_reason is not None:
             job.tell(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
             return WalkResult(path, trained, None, None, 0)
-        agents = () if setup.swept is None else setup.swept.agents
-        folders = [bundle_path(path, agent.setting, agent.seed) for agent in agents]
+        folders = [bundle_path(path, agent.setting, agent.seed) for agent in setup.stack.swept]
         policies = save_policies(job, trained.state, folders)
         trained = trained._replace(health=whole_health(job, trained))
         job.phase("evaluating")
