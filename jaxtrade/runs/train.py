@@ -99,8 +99,8 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
             return search(plan, shown, train)
         if plan.is_sweep:
             return train_groups(plan, shown, train)
-        for attempt in _attempts(plan, shown):
-            with attempt as job:
+        for attempt, opened in _attempts(plan, shown):
+            with attempt as sized, opened(sized) as job:
                 with hooked(job) as hooks:
                     trained = hooks.ended or loop.train(
                         job.setup.algorithm, job.setup.agents.params, **arguments(job, hooks)
@@ -140,12 +140,12 @@ def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
 # A run opens: each context is its `Job`, in whose folder this process alone writes.
 
 
-def _attempts(plan: RunPlan, screen: Screen) -> Iterator[AbstractContextManager[Job]]:
-    """The run; and again with fewer environments where memory ran out before anything was trained
-    and their number is `auto`.
+def _attempts(plan: RunPlan, screen: Screen) -> Iterator[tuple[Any, Any]]:
+    """A context, and what makes the job of its value. A new run comes again with fewer environments
+    where their number is `auto` and memory ran out before anything was trained.
     """
     if plan.start is not Start.NEW:
-        yield _reopened(plan, screen)
+        yield nullcontext(plan), partial(_reopened, screen)
         return
     (config,) = plan.configs
     source = None if plan.source is None else load_source(plan.source)
@@ -158,15 +158,13 @@ def _attempts(plan: RunPlan, screen: Screen) -> Iterator[AbstractContextManager[
         sized = prepared(config, remembered_in(), screen)
     path = Path(from_main(lambda: str(plan.path)))
     for attempt in attempts(sized, path, screen.message):
-        yield _created(attempt, path, source, screen)
+        yield attempt, partial(_created, screen, path, source)
 
 
 @contextmanager
-def _created(
-    attempt: AbstractContextManager[Sized], path: Path, source: Source | None, screen: Screen
-) -> Iterator[Job]:
+def _created(screen: Screen, path: Path, source: Source | None, sized: Sized) -> Iterator[Job]:
     """A new run."""
-    with attempt as sized, explained(sized.setup.config), Programs() as programs:
+    with explained(sized.setup.config), Programs() as programs:
         setup, config = sized.setup, sized.setup.config
         check_device(config)
         begins = Beginning() if source is None else transferred(setup, source, programs)
@@ -188,7 +186,7 @@ def _created(
 
 
 @contextmanager
-def _reopened(plan: RunPlan, screen: Screen) -> Iterator[Job]:
+def _reopened(screen: Screen, plan: RunPlan) -> Iterator[Job]:
     """A run that goes on from its newest good checkpoint."""
     path = Path(from_main(lambda: str(plan.path)))
     with interrupt.hint(partial(how_to_continue, path)):
