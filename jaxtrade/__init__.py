@@ -8,7 +8,12 @@ process first computes with JAX.
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from jaxtrade.storage.programs import use_fusion
@@ -31,3 +36,46 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(_HOME)
+
+
+class _Moved:
+    """Finds public names where they were in earlier versions, for one more version. It is a finder
+    and a loader of `importlib`, whose classes take a while to load.
+    """
+
+    HOMES = frozenset(
+        f"jaxtrade.{name}"
+        for name in (
+            "data.market_set",
+            "evaluation.evaluate_set",
+            "evaluation.set_report",
+            "runs.performance",
+            "runs.python",
+            "runs.training_job",
+            "training.plan",
+        )
+    )
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in self.HOMES else None  # pyright: ignore[reportArgumentType]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let Python make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        def found(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            warnings.warn(
+                f"{module.__name__} is gone: from jaxtrade import {name}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return __getattr__(name)
+
+        module.__dict__["__getattr__"] = found
+
+
+sys.meta_path.append(_Moved())  # asked last, so only for modules that are not there

@@ -100,3 +100,26 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_the_version_is_the_packages():
     text = (ROOT / "pyproject.toml").read_text()
     assert f'version = "{jaxtrade.__version__}"' in text
+
+
+@pytest.mark.parametrize(
+    ("home", "name"),
+    [
+        ("data.market_set", "MarketSet"),
+        ("evaluation.evaluate_set", "evaluate"),
+        ("runs.python", "run"),
+        ("runs.performance", "performance_info"),
+        ("training.plan", "plan_run"),
+    ],
+)
+def test_a_public_name_is_found_where_it_was(home, name):
+    module = importlib.import_module(f"jaxtrade.{home}")
+    with pytest.warns(DeprecationWarning, match=f"from jaxtrade import {name}"):
+        assert getattr(module, name) is getattr(jaxtrade, name)
+    with pytest.warns(DeprecationWarning, match="nothing"), pytest.raises(AttributeError):
+        module.nothing  # noqa: B018
+
+
+def test_a_module_that_never_was_is_not_found():
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("jaxtrade.runs.nothing")
