@@ -16,6 +16,10 @@ _NUMBER = re.compile(r"\d[\d.,:-]*")
 Tell = Callable[[str], None]  # receives one line of text, without its end
 
 
+def quiet(line: str) -> None:
+    """A `Tell` that shows nothing."""
+
+
 def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
     """UTC seconds as wall time of a zone, formatted as by `strftime`."""
     return datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)

@@ -36,7 +36,7 @@ from jax.experimental import io_callback
 
 from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
 from jaxtrade.advisor.host.service import AdviceSource, Replayed
-from jaxtrade.advisor.host.types import ContainedFaults, Histogram
+from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell
@@ -257,7 +257,7 @@ class Bridge:
         journal: records every delta before it is returned; None records nothing.
         history: the deltas that a resumed journal already holds (`Journal.resume`); `recall` then
             sets the run's place in it.
-        tell: receives one line per problem; by default the logger `jaxtrade.advisor`.
+        tell: receives one line per problem.
     Raises:
         JournalError: recorded rows do not fit a table of this size.
     """
@@ -271,7 +271,7 @@ class Bridge:
         rows: int,
         journal: Journal | None = None,
         history: Recorded | None = None,
-        tell: Tell | None = None,
+        tell: Tell = LOGGED,
     ) -> None:
         self.bars, self.rows = bars, rows
         for recorded in (history, source if isinstance(source, Replayed) else None):

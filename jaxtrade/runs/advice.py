@@ -32,7 +32,13 @@ from jaxtrade.advisor.host.journal import (
     is_ended,
     read_journal,
 )
-from jaxtrade.advisor.host.registry import PANEL, identity_of_members, members_of, snapshots_of
+from jaxtrade.advisor.host.registry import (
+    PANEL,
+    identity_of_members,
+    is_slow,
+    members_of,
+    snapshots_of,
+)
 from jaxtrade.advisor.host.replies import unusable_lines
 from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
@@ -201,9 +207,7 @@ class TrainingAdvisor:
                 tell(note)
             source = Replayed(history)
         elif asked:
-            identity = identity_of_members(
-                [advising.identity_of(each.config, each.backend) for each in asked]
-            )
+            identity = identity_of_members([each.backend.identity() for each in asked])
             header = advising.journal_header(config, asked[0].book, identity, path.name) | {
                 "bars": market_entries(market)["bars_sha256"]
             }
@@ -243,14 +247,9 @@ class TrainingAdvisor:
             return
         chosen, file = self._config.advisor, str(self._path / "config.yaml")
         options = advising.service_options(chosen, self._path / advising.CACHE)
-        if (
-            not advising.is_slow(chosen.kind)
-            or options.cache is None
-            or Path(options.cache).exists()
-        ):
+        if not is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
             return
         table = str(self._path / "advice_table.npz")
-        priced = options.price_prompt is not None or options.price_completion is not None
         ask = [
             *program(),
             "advise",
@@ -258,7 +257,7 @@ class TrainingAdvisor:
             file,
             "--out",
             table,
-            *(["--yes"] if priced else []),
+            *(["--yes"] if options.priced else []),
         ]
         advising.offer(
             asked[0].backend,

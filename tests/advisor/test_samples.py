@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.paid import Spend
 from jaxtrade.advisor.host.registry import (
     Sampled,
@@ -157,7 +157,7 @@ def serve(run):
     pytest.importorskip("httpx")
 
     def new(url, samples, **options):
-        backend = OpenAIBackend(OpenAIOptions(url, "m", temperature=0.7, seed=40))
+        backend = OpenAIBackend(base_url=url, model="m", temperature=0.7, seed=40)
         return run(Sampled(backend, samples), workers=1, **options)
 
     return new

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait
+from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use
 from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.types import (
@@ -617,9 +617,9 @@ class Desk:
             wait = self._rng.uniform(base, max(base, 3 * entry.delay))
             entry.delay = min(self.options.retry_cap_s, wait)
             self.counts.retried += 1
-            self.queue.again(entry, now + max(entry.delay, asked_wait(answer)))
+            self.queue.again(entry, now + max(entry.delay, answer.retry_after))
         else:
-            until = now + max(self.options.failed_for_s, asked_wait(answer))
+            until = now + max(self.options.failed_for_s, answer.retry_after)
             self.queue.settle(entry, "failed", until)
 
     def _is_poison(self, key: Key, fault: str) -> bool:

@@ -22,13 +22,15 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question, canonical, sha256_of
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
+from jaxtrade.text import Tell
 
 PATIENCE = 5.0  # seconds to wait for other processes that open or write the file
 _PAUSE = 0.025  # seconds
@@ -135,11 +137,17 @@ class Spend(NamedTuple):
 
 
 class Caps(NamedTuple):
-    """The most that may be spent, in the units of `Spend`; None means no cap."""
+    """The most that may be spent, in the units of `Spend`."""
 
-    calls: int | None = None
-    tokens: int | None = None
-    cost: int | None = None
+    calls: float = math.inf
+    tokens: float = math.inf
+    cost: float = math.inf
+
+    @classmethod
+    def of(cls, options: ServiceOptions) -> Caps:
+        """The caps that `advisor.service` sets."""
+        caps = ((options.max_calls, 1), (options.max_tokens, 1), (options.max_cost, MICRO))
+        return cls(*(math.inf if most is None else int(most * unit) for most, unit in caps))
 
 
 class Prices(NamedTuple):
@@ -150,10 +158,15 @@ class Prices(NamedTuple):
     prompt: float | None = None
     completion: float | None = None
 
+    @classmethod
+    def of(cls, options: ServiceOptions) -> Prices:
+        """The prices that `advisor.service` states."""
+        return cls(options.price_prompt, options.price_completion)
+
     @property
     def known(self) -> bool:
         """Whether both prices are given."""
-        return self.prompt is not None and self.completion is not None
+        return None not in self
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
         """Cost in millionths of the currency, rounded up."""
@@ -162,16 +175,15 @@ class Prices(NamedTuple):
         )
 
 
-def at_most(prompt: str, overhead: int, completion: int, prices: Prices) -> Spend:
+def at_most(prompt: str, options: ServiceOptions) -> Spend:
     """The most that one call can cost.
 
     In a byte-level vocabulary each token covers at least one byte, so the prompt has at most as
-    many tokens as bytes.
-    overhead: the most tokens added to it (chat template, schema). completion: the most tokens of
-        the answer.
+    many tokens as bytes, and those that the server adds to it (chat template, schema).
     """
-    tokens = len(prompt.encode("utf-8", "replace")) + overhead
-    return Spend(1, tokens + completion, prices.cost(tokens, completion))
+    tokens = len(prompt.encode("utf-8", "replace")) + options.overhead_tokens
+    completion = options.completion_tokens
+    return Spend(1, tokens + completion, Prices.of(options).cost(tokens, completion))
 
 
 class Ledger:
@@ -182,11 +194,11 @@ class Ledger:
     written, because spending that cannot be counted must not happen.
     """
 
-    def __init__(self, path: Path | None, caps: Caps) -> None:
+    def __init__(self, path: Path | str | None, caps: Caps) -> None:
         self._caps, self._name = caps, str(path or "ledger in memory")
         with self._storage_errors():
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
+            if path:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = _opened(
                     path or ":memory:", _LEDGER, 0, "integrity_check", _SPENT, _NOTHING
@@ -226,7 +238,7 @@ class Ledger:
             for name, cap, before, more in zip(
                 Caps._fields, self._caps, self.spent(), spend, strict=True
             ):
-                if cap is not None and before + more > cap:
+                if before + more > cap:
                     if name == "cost":
                         return f"{before / MICRO:g} of advisor.service.max_cost = {cap / MICRO:g} is spent"
                     return f"{before} of advisor.service.max_{name} = {cap} are used"
@@ -309,8 +321,8 @@ class AdviceCache:
         be used.
     """
 
-    def __init__(self, path: Path | None, tell: Callable[[str], None]) -> None:
-        self._path, self._tell = path, tell
+    def __init__(self, path: Path | str | None, tell: Tell) -> None:
+        self._path, self._tell = Path(path) if path else None, tell
         self._pending: dict[str, _Row] = {}  # not on disk yet, or never without a usable file
         self._connection: sqlite3.Connection | None = None
         self.degraded = ""  # why the file is not used; "" while it is

@@ -326,7 +326,7 @@ class Gates:
         self._retries = RetryBudget(options.retry_share)
         limits = (options.requests_per_minute, options.tokens_per_minute)
         self._rates = [PerMinute(limit, now) if limit else None for limit in limits]
-        self._prices = Prices(options.price_prompt, options.price_completion)
+        self._prices = Prices.of(options)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
 
@@ -358,7 +358,7 @@ class Gates:
             does not fit now.
         """
         options, calls = self._options, self._calls
-        one = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
+        one = at_most(prompt, options)
         reserved = Spend(*(calls * value for value in one))
         rated = reserved.tokens - calls * options.overhead_tokens
         amounts = zip(self._rates, (calls, rated), strict=True)
@@ -476,7 +476,7 @@ class Gates:
         if verdict.overload:
             self.concurrency.overloaded(started, now)
             self._pause_until = max(
-                self._pause_until, now + min(asked_wait(answer), self._options.breaker_longest_s)
+                self._pause_until, now + min(answer.retry_after, self._options.breaker_longest_s)
             )
         elif verdict.healthy:
             self.concurrency.succeeded()
@@ -603,11 +603,3 @@ class Gates:
         if not self._prices.known:
             return None
         return self._prices.cost(self._counts.prompt_tokens, self._counts.completion_tokens) / MICRO
-
-
-def asked_wait(answer: Answer) -> float:
-    """Seconds that the server asks to wait; 0 where it asks for none or for a value that makes no
-    sense.
-    """
-    wait = answer.retry_after
-    return wait if wait is not None and math.isfinite(wait) and wait > 0 else 0.0
