@@ -18,6 +18,7 @@ run: answers are then kept in memory, and this is reported once.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sqlite3
@@ -287,11 +288,20 @@ class Cached(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row to write. `cached.attempts` counts attempts since the last write."""
+    """A row to write, without its key: the columns of the table. `cached.attempts` counts attempts
+    since the last write.
+    """
 
     cached: Cached
-    question: Question
-    answer: Answer
+    raw: str
+    model: str
+    bar: int
+    symbol: str
+    time: str
+    prompt_version: str
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
 
 
 def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) -> str:
@@ -311,7 +321,7 @@ def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) 
 
 def cacheable(answer: Answer) -> bool:
     """Whether an answer may be kept: advice, or a failure that the model's own text shows."""
-    return answer.advice is not None or (answer.failure in NEGATIVE and answer.raw != "")
+    return bool(answer.advice) or (answer.failure in NEGATIVE and answer.raw != "")
 
 
 class AdviceCache:
@@ -332,17 +342,15 @@ class AdviceCache:
 
     def open(self) -> None:
         """Open and check the file. Where it cannot be used, answers stay in memory."""
-        if (path := self._path) is None:
+        if not (path := self._path):
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = _connect(path)
+            except sqlite3.OperationalError:  # locked, read-only or full, but not damaged
+                raise
             except sqlite3.DatabaseError as error:
-                if isinstance(
-                    error, sqlite3.OperationalError
-                ):  # locked, read-only or full, but not damaged
-                    raise
                 self._quarantine(path, str(error))
                 self._connection = _connect(path)
         except (sqlite3.Error, OSError) as error:
@@ -350,9 +358,8 @@ class AdviceCache:
 
     def _quarantine(self, path: Path, why: str) -> None:
         """Rename a damaged file, together with SQLite's `-wal` and `-shm` files."""
-        number = 1
-        while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
-            number += 1
+        names = (path.with_name(f"{path.name}.corrupt-{number}") for number in itertools.count(1))
+        target = next(name for name in names if not name.exists())
         path.rename(target)
         for end in ("-wal", "-shm"):
             if (beside := path.with_name(path.name + end)).exists():
@@ -379,36 +386,29 @@ class AdviceCache:
         questions apart. A cache in memory serves one run only, so its key is just the bar and the
         prompt's version.
         """
-        if self._path is None:
+        if not self._path:
             return f"bar {question.bar} {question.prompt_version}"
         return cache_key(identity, question) if question.prompt else ""
 
     def get(self, key: str) -> Cached | None:
         """The answer stored under `key`, or None."""
-        if not key:
-            return None
-        row = self._pending.get(key)
-        found = self._read(key)
-        if row is None or (found is not None and found.advice is not None):
-            return found
-        return _added(found, row.cached)
+        row, found = self._pending.get(key), self._read(key)
+        return _added(found, row.cached) if row else found
 
     def _read(self, key: str) -> Cached | None:
-        if self._connection is None:
+        if not self._connection:
             return None
         try:
-            row = self._connection.execute(
+            rows = self._connection.execute(
                 "SELECT advice, failure, attempts FROM answers WHERE key = ?", (key,)
-            ).fetchone()
-            if row is None:
-                return None
-            advice, failure, attempts = row
-            if advice is not None:
-                return Cached(Advice(*json.loads(advice)))
-            return Cached(None, Failure(failure), attempts)
+            )
+            for advice, failure, attempts in rows:
+                if advice:
+                    return Cached(Advice(*json.loads(advice)))
+                return Cached(None, Failure(failure), attempts)
         except (sqlite3.Error, ValueError, TypeError) as error:
             self._degrade(str(error))
-            return None
+        return None
 
     def put(self, key: str, question: Question, answer: Answer) -> None:
         """Keep an answer; the next `flush` writes it to disk. Answers that are not `cacheable` are
@@ -416,15 +416,24 @@ class AdviceCache:
         """
         if not key or not cacheable(answer):
             return
-        before = self._pending.pop(key, None)
-        cached = _added(before.cached if before else None, Cached(answer.advice, answer.failure))
-        if before is not None and cached is before.cached:
-            question, answer = before.question, before.answer  # the first advice stays
-        if (
-            self._path is None or self.degraded
-        ):  # only the file needs the text; in memory it would take up room
-            answer = answer._replace(raw="")
-        self._pending[key] = _Row(cached, question._replace(prompt="", slots={}), answer)
+        before, new = self._pending.pop(key, None), Cached(answer.advice, answer.failure)
+        raw, model = (
+            text.encode("utf-8", "replace").decode()
+            for text in (answer.raw[:_MOST_RAW], answer.model)
+        )
+        row = _Row(
+            _added(before.cached, new) if before else new,
+            raw if self._path and not self.degraded else "",  # memory has no room for the text
+            model,
+            question.bar,
+            question.symbol,
+            question.time,
+            question.prompt_version,
+            answer.prompt_tokens,
+            answer.completion_tokens,
+            answer.latency,
+        )
+        self._pending[key] = before if before and before.cached.advice else row
         if len(self._pending) > _MOST_IN_MEMORY:  # without a usable file: forget the oldest
             del self._pending[next(iter(self._pending))]
 
@@ -432,7 +441,7 @@ class AdviceCache:
         """Write pending answers. Returns False where another process holds the file; they then stay
         pending.
         """
-        if self._connection is None or self.degraded or not self._pending:
+        if not self._connection or self.degraded or not self._pending:
             return True
         try:
             self._write(self._connection)
@@ -449,7 +458,7 @@ class AdviceCache:
 
     def close(self) -> None:
         """Write pending answers, also after an earlier write failed, and close the file."""
-        if self._connection is None:
+        if not self._connection:
             return
         try:
             if self._pending:
@@ -462,7 +471,7 @@ class AdviceCache:
 
     def count(self) -> int:
         """The number of questions with advice on disk."""
-        if self._connection is None:
+        if not self._connection:
             return 0
         return self._connection.execute(
             "SELECT count(*) FROM answers WHERE advice IS NOT NULL"
@@ -478,35 +487,20 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _added(before: Cached | None, new: Cached) -> Cached:
     """Combine two results about one question, by the same rule as the SQL of `_PUT`."""
-    if before is None:
-        return new
-    if before.advice is not None:
+    if before and before.advice:
         return before
-    same = new.advice is None and new.failure is before.failure
-    return new._replace(attempts=new.attempts + before.attempts) if same else new
+    same = before and not new.advice and new.failure is before.failure
+    return new._replace(attempts=new.attempts + before.attempts) if before and same else new
 
 
 def _encoded(key: str, row: _Row) -> tuple[object, ...]:
-    cached, question, answer = row
-    advice = None if cached.advice is None else json.dumps(list(cached.advice), allow_nan=False)
-    failure = None if cached.failure is None else cached.failure.value
-    raw, model = (
-        text.encode("utf-8", "replace").decode() for text in (answer.raw[:_MOST_RAW], answer.model)
-    )
+    advice, failure, attempts = row.cached
     return (
         key,
-        advice,
-        failure,
-        cached.attempts,
-        raw,
-        model,
-        question.bar,
-        question.symbol,
-        question.time,
-        question.prompt_version,
-        answer.prompt_tokens,
-        answer.completion_tokens,
-        answer.latency,
+        json.dumps(list(advice), allow_nan=False) if advice else None,
+        failure.value if failure else None,
+        attempts,
+        *row[1:],
     )
 
 

@@ -183,7 +183,7 @@ class AdviceService:
             self._cache.open()
             more = False
             while not self._stopping.is_set():
-                waits = len(self._desk.queue) or self._desk.in_flight
+                waits = len(self._desk.queue) or self._pool.busy
                 more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
             self._desk.gates.stopping = True
             self._wind_down()
@@ -256,7 +256,7 @@ class AdviceService:
         """Run turns until no request is in flight, for at most `seconds`."""
         until = time.monotonic() + seconds
         self._turn(0.0)
-        while self._desk.in_flight and (left := until - time.monotonic()) > 0:
+        while self._pool.busy and (left := until - time.monotonic()) > 0:
             self._turn(left)
 
     def _close(self) -> None:
