@@ -163,7 +163,7 @@ class Visible:
         if self._journal is not None:
             bars, texts = [row.bar for row in rows], [row.text for row in rows]
             try:
-                digest = self._journal.append_texts(update, self.deltas + 1, bars, texts).sha256
+                digest = self._journal.append(update, self.deltas + 1, bars, texts).sha256
             except OSError as error:  # rows that are not recorded must not become visible
                 self._lose_journal("written", error)
                 return False
