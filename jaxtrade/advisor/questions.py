@@ -317,10 +317,6 @@ class Record:
         self._texts: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    def empty(self) -> Record:
-        """A record over the same bars without answers."""
-        return replace(self)
-
     def heard(self, bar: int, advice: Advice) -> None:
         """Note the first answer about a bar. Later ones about the same bar change nothing."""
         with self._lock:
@@ -410,21 +406,21 @@ class QuestionBook(NamedTuple):
         """The question about a bar without asking it: in place of the record, the longest text that
         it may have.
         """
-        if self.record is None:
+        if not self.record:
             return self.question(bar)
         longest = self.record.longest()
         return self._replace(blocks={**self.blocks, "record": lambda _: longest}).question(bar)
 
     def heard(self, bar: int, advice: Advice) -> None:
         """Note an answer in the record, if there is one."""
-        if self.record is not None:
+        if self.record:
             self.record.heard(int(bar), advice)
 
     def fresh(self) -> QuestionBook:
         """The same questions with an empty record, for another advisor."""
-        if self.record is None:
+        if not self.record:
             return self
-        record = self.record.empty()
+        record = replace(self.record)  # over the same bars, without answers
         return self._replace(record=record, blocks={**self.blocks, "record": record.text})
 
     def question_or_none(self, bar: int) -> Question | None:
@@ -492,28 +488,21 @@ def _blocks(
     if not chosen.template.blocks:
         return {}
     earlier, context = earlier_of(market, config), config.advisor.context
-    rules, symbol, zone = (
-        account_rules(market, config),
-        market.contract.symbol,
-        market.contract.zone,
-    )
+    rules, feeds = account_rules(market, config), chosen.feeds
+    symbol, zone = market.contract.symbol, market.contract.zone
     found: dict[str, Callable[[int], str]] = {
         "window": earlier.window,
         "higher": earlier.higher,
         "levels": earlier.levels,
         "account": lambda bar: account_block(rules, earlier.left(bar, earlier.flat)),
+        "news": lambda bar: news_block(
+            feeds["news"], symbol, int(earlier.closes[bar]), zone, context
+        ),
+        "calendar": lambda bar: events_block(
+            feeds["calendar"], int(earlier.closes[bar]), zone, context
+        ),
     }
-    if record is not None:
-        found["record"] = record.text
-    if (news := chosen.news) is not None:
-        found["news"] = lambda bar: news_block(
-            news, symbol, int(earlier.closes[bar]), zone, context
-        )
-    if (events := chosen.events) is not None:
-        found["calendar"] = lambda bar: events_block(
-            events, int(earlier.closes[bar]), zone, context
-        )
-    return found
+    return found | ({"record": record.text} if record else {})
 
 
 def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:

@@ -13,7 +13,7 @@ from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
 from jaxtrade.advisor.host.types import (
     LOGIT_SCALE,
     Advice,
-    TransportError,
+    FailedError,
     parse_advice,
     parse_pipe,
 )
@@ -76,7 +76,7 @@ def test_any_text(text):
 def test_any_response(status, body, headers):
     try:
         answer = read_reply(status, headers, body, SAMPLING)
-    except TransportError:
+    except FailedError:
         return
     assert is_sound(answer)
     assert answer.advice is None or status == 200

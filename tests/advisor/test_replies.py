@@ -6,7 +6,7 @@ import json
 import pytest
 
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
-from jaxtrade.advisor.host.types import MAX_BYTES, Failure, TransportError, parse_advice
+from jaxtrade.advisor.host.types import MAX_BYTES, FailedError, Failure, parse_advice
 from tests.advisor.servers import GOOD, completion
 from tests.advisor.test_schema import by_failure
 
@@ -227,7 +227,7 @@ def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
     ],
 )
 def test_the_answer_to_another_request_is_refused(headers, fields):
-    with pytest.raises(TransportError):
+    with pytest.raises(FailedError):
         read(200, completion(TEXT, **fields), headers)
 
 

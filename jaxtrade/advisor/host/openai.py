@@ -41,10 +41,9 @@ from jaxtrade.advisor.host.types import (
     PARSERS,
     SCHEMA_HASH,
     Answer,
+    FailedError,
     Failure,
     Question,
-    RefusedError,
-    TransportError,
     strict_json,
 )
 from jaxtrade.config import AdvisorConfig, RunConfig, validated
@@ -221,7 +220,7 @@ class OpenAIBackend:
         began = time.monotonic()
         try:
             answer = self._answer(question, deadline, number)
-        except TransportError as error:
+        except FailedError as error:
             answer = error.answer
         except Exception as error:  # a bug in the client: `Backend.answer` never raises
             detail = f"unexpected {type(error).__name__} in the client"
@@ -384,14 +383,14 @@ def list_models(
 
     try:
         status, _, body = client.send(_LIST, headers_of(key), time.monotonic() + seconds, MAX_BYTES)
-    except TransportError as error:
+    except FailedError as error:
         raise no_list(str(error), "start the server, or check the URL") from None
     if status != 200:
         fix = _MEANING.get(status, "see the server's own messages")
         raise no_list(f"status {status}", fix)
     try:
         value = strict_json(body.decode("utf-8"), MAX_BYTES)
-    except (UnicodeDecodeError, RefusedError) as error:
+    except (UnicodeDecodeError, FailedError) as error:
         raise no_list(f"the answer is no JSON ({error})", "check the URL") from None
     rows = value.get("data", value) if isinstance(value, dict) else value
     rows = [] if rows is None else rows  # Ollama without a model

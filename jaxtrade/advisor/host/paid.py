@@ -304,9 +304,9 @@ class _Row(NamedTuple):
     latency: float
 
 
-def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) -> str:
-    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt, its version
-    and sample number.
+def cache_key(identity: Mapping[str, str], question: Question) -> str:
+    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt and its
+    version.
 
     Deadlines, retries and credentials are left out, because they do not change the answer.
     """
@@ -314,7 +314,7 @@ def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) 
         "identity": dict(identity),
         "prompt": question.prompt,
         "prompt_version": question.prompt_version,
-        "sample": sample,
+        "sample": 0,  # keys of earlier versions had a number here
     }
     return sha256_of(canonical(parts))
 
@@ -336,7 +336,6 @@ class AdviceCache:
         self._pending: dict[str, _Row] = {}  # not on disk yet, or never without a usable file
         self._connection: sqlite3.Connection | None = None
         self.degraded = ""  # why the file is not used; "" while it is
-        self.quarantined: Path | None = None
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
@@ -364,7 +363,6 @@ class AdviceCache:
         for end in ("-wal", "-shm"):
             if (beside := path.with_name(path.name + end)).exists():
                 beside.rename(target.with_name(target.name + end))
-        self.quarantined = target
         self._tell(
             f"advisor: the cache {path} is damaged ({why}); it is kept as {target.name} and a new one is begun"
         )
@@ -468,14 +466,6 @@ class AdviceCache:
         finally:
             self._connection.close()
             self._connection = None
-
-    def count(self) -> int:
-        """The number of questions with advice on disk."""
-        if not self._connection:
-            return 0
-        return self._connection.execute(
-            "SELECT count(*) FROM answers WHERE advice IS NOT NULL"
-        ).fetchone()[0]
 
 
 def _connect(path: Path) -> sqlite3.Connection:

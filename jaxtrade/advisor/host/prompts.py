@@ -372,11 +372,10 @@ FEEDS = {"news": "advisor.context.news", "calendar": "advisor.context.calendar"}
 
 
 class Chosen(NamedTuple):
-    """A template, and the feeds that it shows; None where it shows none."""
+    """A template, and the feeds of its context by name."""
 
     template: Template
-    news: Feed | None = None
-    events: Feed | None = None
+    feeds: Mapping[str, Feed] = {}
 
 
 def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
@@ -420,8 +419,7 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
         return Chosen(plain)
     found = read_feeds(context)
     files = {feed: each.sha256 for feed, each in found.items()}
-    shaped = replace(plain, shape=shape_of(plain.blocks, config, files))
-    return Chosen(shaped, found.get("news"), found.get("calendar"))
+    return Chosen(replace(plain, shape=shape_of(plain.blocks, config, files)), found)
 
 
 def read_feeds(context: ContextConfig) -> dict[str, Feed]:
@@ -453,11 +451,8 @@ def _check_effect(template: Template, config: AdvisorConfig) -> None:
 
 def files_of(config: AdvisorConfig) -> dict[str, str]:
     """Key -> path of every file that the template and the context name."""
-    found = {
-        key: path
-        for feed, key in FEEDS.items()
-        if (path := getattr(config.context, feed)) is not None
-    }
+    named = {key: getattr(config.context, feed) for feed, key in FEEDS.items()}
+    found = {key: path for key, path in named.items() if path is not None}
     return found | ({KEY: config.template} if is_file(config.template) else {})
 
 

@@ -32,9 +32,9 @@ from jaxtrade.advisor.host.types import (
     Advice,
     Answer,
     Backend,
+    FailedError,
     Failure,
     Question,
-    RefusedError,
     advice_of,
     nearest,
     sha256_of,
@@ -317,7 +317,7 @@ def _row(where: str, line: str) -> tuple[int, RecordedRow]:
         value: Any = strict_json(
             line, 8 * MAX_BYTES
         )  # escapes make a JSON string longer than its text
-    except RefusedError as refused:
+    except FailedError as refused:
         raise DataError(f"{where}: {refused}") from None
     if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:
         raise DataError(

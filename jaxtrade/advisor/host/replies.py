@@ -39,9 +39,8 @@ from jaxtrade.advisor.host.types import (
     MAX_BYTES,
     Advice,
     Answer,
+    FailedError,
     Failure,
-    RefusedError,
-    TransportError,
     loose_json,
 )
 
@@ -152,7 +151,7 @@ class Sampling(NamedTuple):
 
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a complete response. Header names are in lower case. Raises TransportError for
+    """The answer in a complete response. Header names are in lower case. Raises FailedError for
     the response to another request, and nothing else.
     """
     check_id(headers.get("x-request-id", ""), sampling.request_id)
@@ -162,9 +161,9 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
         value = loose_json(body.decode("utf-8"), max(len(body), 1))
     except UnicodeDecodeError:
         return Answer(None, Failure.PARSE, "body is not UTF-8", status, True)
-    except RefusedError as refused:
+    except FailedError as refused:
         kind = "HTML" if body.lstrip()[:1] == b"<" else "no completion"
-        return Answer(None, refused.failure, f"{kind}: {refused}", status, True)
+        return Answer(None, refused.answer.failure, f"{kind}: {refused}", status, True)
     if not isinstance(value, dict) or value.get("error") or value.get("object") == "error":
         found = _error_text(value) or f"a JSON {type(value).__name__}"
         return Answer(None, Failure.PARSE, f"no completion but {found}", status, True)
@@ -218,7 +217,7 @@ def _object(value: object) -> dict[str, Any]:
 def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) -> Answer:
     try:
         value = loose_json(body.decode("utf-8"), max(len(body), 1))
-    except (UnicodeDecodeError, RefusedError):
+    except (UnicodeDecodeError, FailedError):
         value = body[:1000].decode("utf-8", "replace")
     error = _error_of(value)
     codes = {str(_object(error).get(name)) for name in ("code", "type")}
@@ -258,12 +257,12 @@ def retry_after(headers: Mapping[str, str]) -> float:
 
 
 def check_id(text: str, own: str) -> None:
-    """Raise TransportError where `text` contains a request id made here that is not `own`.
+    """Raise FailedError where `text` contains a request id made here that is not `own`.
 
     Ids that servers make themselves are ignored.
     """
     if any(found != own for found in _OWN_ID.findall(text)):
-        raise TransportError(Failure.CONNECTION, "the answer to another request", True)
+        raise FailedError(Failure.CONNECTION, "the answer to another request", True)
 
 
 def printable(text: str) -> str:

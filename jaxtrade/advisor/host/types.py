@@ -106,12 +106,14 @@ class Answer(NamedTuple):
     repaired: bool = False
 
 
-class TransportError(Exception):
-    """There is no complete response to a request, or it is the response to another one. Its text
-    holds no request header. answer: the failure.
+class FailedError(Exception):
+    """A text is not accepted, or there is no complete response to a request, or it is the response
+    to another one. Its text holds no request header. answer: the failure.
     """
 
-    def __init__(self, failure: Failure, detail: str, retryable: bool, status: int = 0) -> None:
+    def __init__(
+        self, failure: Failure, detail: str, retryable: bool = False, status: int = 0
+    ) -> None:
         super().__init__(detail)
         self.answer = Answer(None, failure, detail, status, retryable)
 
@@ -221,28 +223,20 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
 
 
-class RefusedError(ValueError):
-    """A text or value is not accepted. `failure` gives the kind."""
-
-    def __init__(self, failure: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = failure
-
-
 def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
-    """The advice of a direction and its values, by the formula above. Raises RefusedError for a
+    """The advice of a direction and its values, by the formula above. Raises FailedError for a
     value out of range.
     """
     if direction not in DIRECTIONS:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA,
             f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}",
         )
     for name, value in (("confidence", confidence), ("risk", risk)):
         if not 0.0 <= value <= 1.0:
-            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
+            raise FailedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
     if not 1 <= horizon <= MAX_HORIZON:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}"
         )
     logit = LOGIT_SCALE * float(confidence)
@@ -277,40 +271,31 @@ def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parse a text that is exactly one JSON value.
 
     NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises
-    RefusedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
+    FailedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
     Failure.PARSE otherwise.
     """
-    return _json(
+    return loose_json(
         text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
     )
 
 
-def loose_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+def loose_json(text: str, max_bytes: int = MAX_BYTES, **rules: Any) -> Any:
     """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
-    somebody else's matter. Of a key twice the last counts."""
-    return _json(text, max_bytes)
-
-
-def _json(text: str, max_bytes: int, **rules: Any) -> Any:
+    somebody else's matter. Of a key twice the last counts. rules: further ones, of `json.loads`."""
     _check_size(text, max_bytes)
     _check_depth(text)
     try:
         return json.loads(text, **rules)
-    except RefusedError:
-        raise
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
-        raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
+    except (ValueError, RecursionError) as error:  # not JSON, or an integer of too many digits
+        raise FailedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
 
 
 def _check_size(text: str, most: int = MAX_BYTES) -> None:
-    """Refuse a text of more than `most` bytes, and one of blanks alone. Raises RefusedError."""
+    """Refuse a text of more than `most` bytes, and one of blanks alone. Raises FailedError."""
     if len(text.encode("utf-8", "surrogatepass")) > most:
-        raise RefusedError(Failure.TOO_LARGE, f"text above {most} bytes")
+        raise FailedError(Failure.TOO_LARGE, f"text above {most} bytes")
     if not text.strip():
-        raise RefusedError(Failure.EMPTY, "empty text")
+        raise FailedError(Failure.EMPTY, "empty text")
 
 
 def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Answer:
@@ -319,24 +304,24 @@ def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool
         advice, reason = read(text)
         detail = REPAIRED if repaired else ""
         return Answer(advice, detail=detail, reason=reason[:MAX_REASON], repaired=repaired)
-    except RefusedError as refused:
-        return Answer(None, refused.failure, str(refused), repaired=repaired)
+    except FailedError as failed:
+        return failed.answer._replace(repaired=repaired)
 
 
 def _json_advice(text: str) -> tuple[Advice, str]:
     value = strict_json(text)
     if not isinstance(value, dict):
-        raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
+        raise FailedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
     names = set(_RULES)
     if missing := sorted(names - set(value)):
-        raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
+        raise FailedError(Failure.SCHEMA, f"no key {missing[0]!r}")
     if extra := sorted(set(value) - names):
-        raise RefusedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
+        raise FailedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
     for name, (kinds, expected) in _TYPES.items():
         if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
-            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
+            raise FailedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
     if value["v"] != VERSION:
-        raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
+        raise FailedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
     names = ("direction", "confidence", "risk", "horizon_bars")
     return advice_of(*(value[name] for name in names)), value["reason"]
 
@@ -349,18 +334,18 @@ def _shown(value: object) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise RefusedError(Failure.PARSE, "the same key twice")
+        raise FailedError(Failure.PARSE, "the same key twice")
     return found
 
 
 def _no_constant(name: str) -> Any:
-    raise RefusedError(Failure.PARSE, f"{name} is no JSON number")
+    raise FailedError(Failure.PARSE, f"{name} is no JSON number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise RefusedError(Failure.PARSE, f"{text[:20]} overflows")
+        raise FailedError(Failure.PARSE, f"{text[:20]} overflows")
     return value
 
 
@@ -370,12 +355,12 @@ def _brackets(text: str) -> Iterator[re.Match[str]]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting before the recursive parser runs. Raises RefusedError."""
+    """Refuse deep nesting before the recursive parser runs. Raises FailedError."""
     depth = 0
     for bracket in _brackets(text):
         depth += 1 if bracket[0] in "[{" else -1
         if depth > MAX_DEPTH:
-            raise RefusedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
+            raise FailedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
 
 
 def _fenced_object(text: str) -> str:
@@ -413,27 +398,27 @@ PARSERS = {"json": parse_advice, "pipe": parse_pipe}  # by the form of answers
 def _pipe_advice(text: str) -> tuple[Advice, str]:
     _check_size(text)
     if len(text.strip().splitlines()) != 1:
-        raise RefusedError(
+        raise FailedError(
             Failure.PARSE, "more than one line, expected ACTION | confidence | reason"
         )
     fields = [field.strip() for field in text.split("|")]
     if len(fields) != 3:
-        raise RefusedError(
+        raise FailedError(
             Failure.PARSE, f"{len(fields) - 1} bars, expected 2: ACTION | confidence | reason"
         )
     action, confidence, reason = fields
     if action in POSITION_ACTIONS:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA,
             f"action {action} manages a position, of which market advice knows nothing",
         )
     if action not in PIPE_ACTIONS:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA,
             f"unknown action {_shown(action)}, expected {', '.join(PIPE_ACTIONS)}",
         )
     if not _NUMBER.fullmatch(confidence):
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA, f"confidence {_shown(confidence)}, expected 0 to 1 as 0.85"
         )
     advice = advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
