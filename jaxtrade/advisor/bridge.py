@@ -21,6 +21,7 @@ These rules, found by measurement, keep a callback from hanging or breaking a ru
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from bisect import bisect_left
@@ -69,7 +70,7 @@ class Visible:
         tell: Tell,
     ) -> None:
         recorded = history.deltas if history else ()
-        if journal is not None and journal.position.deltas != len(recorded):
+        if journal and journal.position.deltas != len(recorded):
             raise ValueError(
                 f"a journal with {journal.position.deltas} deltas and a history of {len(recorded)}"
             )
@@ -160,7 +161,7 @@ class Visible:
             update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
         )
         digest = ""
-        if self._journal is not None:
+        if self._journal:
             bars, texts = [row.bar for row in rows], [row.text for row in rows]
             try:
                 digest = self._journal.append(update, self.deltas + 1, bars, texts).sha256
@@ -176,7 +177,7 @@ class Visible:
 
     def sync(self) -> None:
         """Save the journal to disk. If that fails, no new rows become visible."""
-        if self._journal is not None and not self.closed:
+        if self._journal and not self.closed:
             try:
                 self._journal.sync()
             except OSError as error:
@@ -203,7 +204,7 @@ class Visible:
     def close(self) -> None:
         """End the journal."""
         self.closed = True
-        if self._journal is not None:
+        if self._journal:
             try:
                 self._journal.close()
             except OSError as error:
@@ -213,7 +214,7 @@ class Visible:
         """Abandon the journal and give no new rows: rows that are not recorded must not become
         visible.
         """
-        if self._journal is not None:
+        if self._journal:
             self._journal.abandon()
             self._journal = None
         self.silence(
@@ -282,10 +283,8 @@ class Bridge:
         self._handing = threading.Lock()
         self._error: JournalError | None = None
         self._stopped = False
-        self._exchanges, self._first = (
-            0,
-            None,
-        )  # first: the lowest update that this process was asked for
+        self._exchanges = 0
+        self._first = math.inf  # the lowest update that this process was asked for
         self._stall = {"delta": Histogram(_EDGES), "wanted": Histogram(_EDGES)}
 
     @property
@@ -307,7 +306,7 @@ class Bridge:
             update = int(update)
             with self._handing:
                 self._exchanges += 1
-                self._first = update if self._first is None else min(self._first, update)
+                self._first = min(self._first, update)
                 handed = self._visible.at(update)
         except JournalError as error:
             self._error = self._error or error
@@ -340,7 +339,7 @@ class Bridge:
 
         Raises JournalError where this run differs from the recorded one.
         """
-        if self._error is not None:
+        if self._error:
             raise self._error
 
     def _want(self, bars: np.ndarray, weights: np.ndarray) -> None:
@@ -355,7 +354,7 @@ class Bridge:
 
     def _padded(self, found: tuple[Handed, int] | None) -> Delta:
         bars, rows, version = _no_rows(self.bars, self.rows)
-        if found is not None:
+        if found:
             handed, number = found
             bars[: len(handed.bars)] = handed.bars
             rows[: len(handed.rows)] = handed.rows
@@ -424,7 +423,7 @@ class Bridge:
             "silent": visible.silent,
             "contained": {**found.get("contained", {}), **self._faults.counts()},
         }
-        if "asked" in found and self._first is not None:
+        if "asked" in found and self._exchanges:
             own["queries_per_update"] = found["asked"] / (visible.until + 1 - self._first)
         return found | own
 

@@ -248,7 +248,7 @@ def account_rules(market: Market, config: RunConfig) -> AccountRules:
         size=str(contract.tick_size),
         value=contract.tick_mills / 1000,
         currency=contract.currency,
-        two_sided=market.bars.ask is not None,
+        two_sided=bool(market.bars.ask),
     )
 
 
@@ -261,7 +261,7 @@ def round_turn(market: Market, config: RunConfig) -> int:
     """
     contract = market.contract.under(config)
     times, over = contract.tick_mills, 1
-    if contract.currency != ACCOUNT and market.data.tick_value is not None:
+    if contract.currency != ACCOUNT and market.data.tick_value:
         times, over = (
             int(np.asarray(part)[0])
             for part in (market.data.tick_value.times, market.data.tick_value.over)
@@ -574,7 +574,7 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
     """bool[T]: the decision bars of `sessions`; by default those of all the market's sessions."""
     table, found = market.data.sessions, np.zeros(len(market.bars), bool)
-    chosen = slice(None) if sessions is None else np.asarray(sessions.ids)[: int(sessions.count)]
+    chosen = np.asarray(sessions.ids)[: int(sessions.count)] if sessions else slice(None)
     for first, last in zip(
         np.asarray(table.first)[chosen], np.asarray(table.last)[chosen], strict=True
     ):

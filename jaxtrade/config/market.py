@@ -417,11 +417,7 @@ class SplitConfig(Section, frozen=True):
     @property
     def automatic(self) -> bool:
         """Whether the default protocol chooses the split."""
-        return (
-            self.validation_sessions is None
-            and self.test_sessions is None
-            and self.embargo_sessions is None
-        )
+        return all(value is None for _, value in self)
 
     @property
     def without_validation(self) -> str | None:

@@ -120,7 +120,7 @@ def combined(values: Mapping[str, Any]) -> Mapping[str, Any]:
     if plain == kind:
         return values
     named, given = stands_for.get("model"), options.get("model")
-    if named is not None and given is not None and given != named:
+    if None not in (named, given) and given != named:
         raise ValueError(
             f"advisor.kind = {kind} and advisor.options.model = {given} name two models; give one of them"
         )
@@ -218,9 +218,7 @@ class ServiceOptions(Section, frozen=True):
 
     @model_validator(mode="after")
     def _priced(self) -> ServiceOptions:
-        if self.max_cost is not None and (
-            self.price_prompt is None or self.price_completion is None
-        ):
+        if self.max_cost is not None and None in (self.price_prompt, self.price_completion):
             raise ValueError(
                 "advisor.service.max_cost needs price_prompt and price_completion "
                 "(per million tokens): without prices nothing can be counted against it"

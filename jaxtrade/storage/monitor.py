@@ -184,10 +184,10 @@ class MonitorSink:
         """
         self._path, self._symbols, self._clock = Path(path), tuple(symbols), clock
         found = None if resume_update is None else place_after(self._path, resume_update)
-        self._file = opened(self._path, "wb" if found is None else "r+b")
-        self._start, self._size = (self._clock(), 0) if found is None else found
+        self._file = opened(self._path, "r+b" if found else "wb")
+        self._start, self._size = found or (self._clock(), 0)
         self._cut()
-        if found is None:
+        if not found:
             self._append(_first_lines(self._start, env_id).encode())
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
@@ -201,7 +201,7 @@ class MonitorSink:
         """
         del steps
         found = place_after(self._path, update)
-        if found is None:
+        if not found:
             raise DataError(
                 f"{self._path}: gone, or without its first lines, while the run wrote to it; resume the "
                 "run: it begins another"

@@ -75,7 +75,7 @@ def check_tracker(
                 "or leave train.tracker_online out"
             )
         return
-    if find(kind) is None:
+    if not find(kind):
         raise ConfigError(
             f'train.tracker={kind}: {kind} is not installed: pip install "jaxtrade[{kind}]"; or set '
             "train.tracker=none: metrics.jsonl and TensorBoard's files need no package"
@@ -318,7 +318,7 @@ class TrackerSink:
         self._put(None)
         if not self._lost:
             self._thread.join(self._patience)
-            if self._fault is not None:
+            if self._fault:
                 self._give_up(f"failed ({self._reason()})")
             elif self._thread.is_alive():
                 self._give_up(f"did not finish within {self._patience:g} s")
@@ -329,7 +329,7 @@ class TrackerSink:
         """
         if self._lost:
             return
-        if self._fault is not None:
+        if self._fault:
             self._give_up(f"failed ({self._reason()})")
             return
         try:

@@ -62,7 +62,7 @@ class Client:
         headers: dict[str, str],
         deadline: float,
         cap: int,
-        body: bytes | None = None,
+        body: bytes = b"",
     ) -> Reply:
         """Send one POST, or one GET without a body, and return the response.
 
@@ -70,7 +70,7 @@ class Client:
         FailedError.
         """
         request = httpx.Request(
-            "GET" if body is None else "POST",
+            "POST" if body else "GET",
             self._base.geturl() + path,
             headers={"Connection": "close", **headers},
             content=body,
@@ -175,7 +175,7 @@ def _classified(error: Exception, host: str) -> FailedError:
         return FailedError(Failure.CONNECTION, f"the request to {host} cannot be sent", False)
     detail, retryable = f"{host} broke off or is not HTTP: {error}", True
     cause: BaseException | None = error
-    while cause is not None:
+    while cause:
         if isinstance(cause, ssl.SSLCertVerificationError):
             detail, retryable = f"certificate of {host}: {cause.verify_message}", False
         elif isinstance(cause, ssl.SSLError):

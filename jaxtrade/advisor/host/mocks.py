@@ -273,7 +273,7 @@ class Wrapper(Mock):
         that bar.
         """
         about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
-        if about is None:
+        if not about:
             return Answer(None, Failure.EMPTY, f"bar {bar} cannot be asked about")
         return self.inner.answer(about, deadline)
 

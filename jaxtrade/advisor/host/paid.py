@@ -106,7 +106,7 @@ def _opened(
             marks = [
                 read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
             ]
-            fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
+            fresh = not read("SELECT 1 FROM sqlite_master").fetchone()
         if marks != ([0, 0] if fresh else [kind, version]):
             raise ForeignError("a database of something else, or of another version")
         use_wal(connection)

@@ -272,7 +272,7 @@ class RecordedBackend:
     def answer(self, question: Question, deadline: float) -> Answer:
         del deadline  # a look-up takes no time
         row = self._rows.get(question.bar)
-        if row is None:
+        if not row:
             return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
         for name in ("time", "symbol"):
             if (recorded := getattr(row, name)) and recorded != getattr(question, name):

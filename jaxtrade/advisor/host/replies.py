@@ -205,7 +205,7 @@ def _completion(value: dict[str, Any], sampling: Sampling) -> Answer:
     answer = failed(Failure.TOO_LARGE, CUT_OFF) if is_cut else sampling.parse(text)
     return answer._replace(
         raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"),
-        retryable=sampling.random and answer.failure is not None,
+        retryable=sampling.random and bool(answer.failure),
     )
 
 

@@ -484,7 +484,7 @@ class Live(AdviceSource):
                 for bar, weight in wants:
                     if self._stopping.is_set():
                         return
-                    if (question := self._question(bar)) is not None:
+                    if question := self._question(bar):
                         asked.append((question, weight))
                     if time.perf_counter() - began >= _BUILD_S:
                         time.sleep(_PAUSE_S)
@@ -621,7 +621,7 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = dict(sum((Counter(value) for value in values), Counter()))
         elif all(isinstance(value, str) for value in values):
             found[name] = "; ".join(dict.fromkeys(values))
-        elif any(value is None for value in values):
+        elif None in values:
             found[name] = None  # a cost that one member does not know is unknown
         elif any(isinstance(value, bool) for value in values):
             found[name] = any(values)
