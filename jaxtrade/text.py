@@ -25,6 +25,13 @@ def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
     return datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)
 
 
+def clock(seconds: float) -> str:
+    """A duration in whole seconds as `1:05` or `1:01:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 def year_runs(years: Sequence[int]) -> str:
     """Increasing years in short: "2008..2010, 2013"."""
     runs: list[list[int]] = []

@@ -292,11 +292,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def shell_code(returncode: int) -> int:
-    """The exit code as a shell reports it: 128 + n for a process that died of signal n."""
-    return returncode if returncode >= 0 else 128 - returncode
-
-
 def verdict(codes: Sequence[int]) -> int:
     """The exit code of the whole, from those that are not 0 in the order in which the processes
     ended; 0 without any.
@@ -356,7 +351,9 @@ def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int:
         time.sleep(POLL_S)
         ended = [process for process in running if process.poll() is not None]
         running = [process for process in running if process not in ended]
-        failed += [shell_code(process.returncode) for process in ended if process.returncode]
+        codes = [process.returncode for process in ended if process.returncode]
+        # As a shell reports them: 128 + n for a process that died of signal n.
+        failed += [code if code > 0 else 128 - code for code in codes]
         for process in ended:
             if process.returncode < 0:  # it could say nothing itself
                 print(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
 from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
-from jaxtrade.text import printable
+from jaxtrade.text import clock, printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -124,11 +124,7 @@ Now = Callable[[], str]  # what is done at this moment; called from another thre
 
 def duration(seconds: float) -> str:
     """`4.2 s` below a minute, else `1:05` or `1:01:05`."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{seconds:.1f} s" if seconds < 59.95 else clock(seconds)
 
 
 @dataclass

@@ -18,11 +18,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
+from typing import IO, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxtrade.errors import DataError, StorageError
+from jaxtrade.storage.sinks import MetricSink
 
 MONITOR = "monitor.csv"  # in the run folder
 ROWS, LOST = (
@@ -160,7 +161,7 @@ def _open(path: Path, mode: str) -> IO[bytes]:
     return path.open(mode, buffering=0)  # type: ignore[return-value]  # what is not written must not wait in memory
 
 
-class MonitorSink:
+class MonitorSink(MetricSink):
     """Writes `monitor.csv`. Rows and messages of the run are ignored; only episodes count."""
 
     def __init__(
@@ -208,12 +209,6 @@ class MonitorSink:
             )
         self._size = found.size
         self._cut()
-
-    def write(self, rows: Sequence[Any]) -> None:
-        """Ignored: rows are about updates."""
-
-    def message(self, text: str) -> None:
-        """Ignored: messages are no episodes."""
 
     def close(self) -> None:
         """Close the file. Nothing is written afterwards."""

@@ -392,12 +392,8 @@ class AdvisorKind(NamedTuple):
 Supplied = Callable[[str], Options]
 
 
-def _nothing(own: str) -> Options:
-    return NO_OPTIONS
-
-
 def make_backend(
-    kind: str, options: Options = NO_OPTIONS, supplied: Supplied = _nothing
+    kind: str, options: Options = NO_OPTIONS, supplied: Supplied = lambda own: NO_OPTIONS
 ) -> Backend:
     """Build a backend from its kind or URL.
 
