@@ -35,7 +35,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
+from jaxtrade.advisor.host.journal import (
+    Journal,
+    JournalDelta,
+    JournalPosition,
+    Recorded,
+    check_position,
+)
 from jaxtrade.advisor.host.service import AdviceSource, Replayed
 from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
@@ -189,16 +195,7 @@ class Visible:
 
         Raises JournalError where the history does not contain that place.
         """
-        if position.deltas > len(self._history):
-            raise JournalError(
-                f"the advice journal holds {len(self._history)} deltas, and the checkpoint was written "
-                f"after {position.deltas}: it was cut, or is not there; restore the run's journal"
-            )
-        if self._digests[position.deltas] != position.sha256:
-            raise JournalError(
-                f"the advice journal: line {position.deltas + 1} (delta {position.deltas}) is not the "
-                "one that the checkpoint was written after; restore the run's journal"
-            )
+        check_position("the advice journal", self._digests, position, "the checkpoint")
         self.place, self.until = position.deltas, max(self.until, until)
 
     def close(self) -> None:

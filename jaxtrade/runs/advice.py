@@ -452,7 +452,7 @@ def check_whole(path: Path, recorded: Recorded) -> None:
         return
     figures = recorded_figures(path) or {}
     for where, position in _positions(folder):
-        check_position(path, recorded, position, where)
+        check_position(path, recorded.digests, position, where)
     if (known := int(figures.get("deltas", 0))) > recorded.position.deltas:
         raise _cut(path, recorded, f"{folder / FIGURES} counts {known:,} deltas")
     # A journal that could not be ended, as on a full disk, is complete without an end.

@@ -48,8 +48,7 @@ class Office:
             self.cache,
             self.ledger,
             self.pool,
-            lambda bar, advice: self.ready.append((bar, advice)),
-            lambda: self.options.ready_rows - len(self.ready),
+            self.ready,
             ContainedFaults(self.lines.append),
             use,
         )  # type: ignore[arg-type]

@@ -319,8 +319,11 @@ Words = Annotated[str, AfterValidator(_readable)]
 RecordT = TypeVar("RecordT", bound=Section)
 
 
-def _checked(model: type[RecordT], found: Mapping[str, Any], where: str) -> RecordT:
-    """A record of a feed. Raises DataError naming the place and each fault."""
+def record_of(model: type[RecordT], found: object, where: str) -> RecordT:
+    """A record of a file. Raises DataError naming the place and each fault."""
+    if not isinstance(found, Mapping):
+        names = ", ".join(repr(name) for name in model.model_fields)
+        raise DataError(f"{where}: {type(found).__name__}, expected an object with {names}")
     try:
         return validated(model, found, where)
     except ConfigError as error:
@@ -386,9 +389,7 @@ def _item(line: str, where: str) -> NewsItem:
         found = json.loads(line)
     except (ValueError, RecursionError):
         raise DataError(f"{where}: not JSON; expected {_EXAMPLE}") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{where}: {type(found).__name__}, expected an object such as {_EXAMPLE}")
-    return _checked(NewsItem, found, where)
+    return record_of(NewsItem, found, where)
 
 
 _EXAMPLE = '{"time": "2013-10-07T09:20:00-04:00", "source": "wire", "text": "..."}'
@@ -483,7 +484,7 @@ def _event(row: Mapping[str, str], whole: bool, where: str) -> Event:
             f"{where}: has not as many cells as the first line; put cells that hold a comma in quotes"
         )
     found = {name: cell if name == "name" else cell.strip() for name, cell in row.items()}
-    return _checked(
+    return record_of(
         Event, {name: cell for name, cell in found.items() if cell or name != "actual"}, where
     )
 

@@ -25,7 +25,7 @@ import queue
 import random
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -426,8 +426,8 @@ _FLUSH_AGAIN_S = 1.0  # before the next flush, where another process holds the c
 class Desk:
     """The rules of the service, separate from its threads so that tests can call them directly.
 
-    deliver: receives every answer once. room: returns how many more answers it can receive. faults:
-        counts contained exceptions, and tells one line per problem. use: what the answers are for.
+    ready: receives every answer once, as (bar, advice). faults: counts contained exceptions, and
+        tells one line per problem. use: what the answers are for.
     """
 
     backend: Backend
@@ -436,8 +436,7 @@ class Desk:
     cache: AdviceCache
     ledger: Ledger
     pool: WorkerPool
-    deliver: Callable[[int, Advice], None]
-    room: Callable[[], int]
+    ready: deque[tuple[int, Advice]]
     faults: ContainedFaults
     use: Use = TRAINING
 
@@ -505,8 +504,8 @@ class Desk:
         return more
 
     def _space(self) -> int:
-        """How many more answers the outlet can take, after all requests in flight."""
-        return self.room() - self.pool.busy
+        """How many more answers may wait to be taken, after all requests in flight."""
+        return self.options.ready_rows - len(self.ready) - self.pool.busy
 
     def _give_up(self, now: float) -> None:
         """Settle the requests of stuck workers.
@@ -542,7 +541,7 @@ class Desk:
             if problem(cached.advice):
                 return False  # an edited or old file: send the question again
             self.queue.settle(entry, "cache_hit")
-            self.deliver(entry.key.bar, cached.advice)
+            self.ready.append((entry.key.bar, cached.advice))
             return True
         if cached and cached.failure:
             # Failures of earlier runs count like this run's.
@@ -581,7 +580,7 @@ class Desk:
         if answer.advice:
             self._repeated.pop(entry.key, None)
             self.queue.settle(entry, "done")
-            self.deliver(entry.key.bar, answer.advice)
+            self.ready.append((entry.key.bar, answer.advice))
         elif answer.failure is Failure.STOPPED:
             self.queue.settle(entry, "dropped", now + self.options.failed_for_s)
         elif (

@@ -197,24 +197,24 @@ def read_journal(
                 f"{value!r}; the journal belongs to another run"
             )
     if position:
-        check_position(path, recorded, position)
+        check_position(path, recorded.digests, position)
     return recorded
 
 
 def check_position(
-    path: Path, recorded: Recorded, position: JournalPosition, where: str = "the run"
+    path: Path | str, digests: Sequence[str], position: JournalPosition, where: str = "the run"
 ) -> None:
-    """Check that a journal contains a place. where: what knows the place.
+    """Check that a journal contains a place. digests: as of `Recorded`. where: what knows the
+    place.
 
     Raises JournalError, which names the first line that is missing or different.
     """
-    if position.deltas > recorded.position.deltas:
+    if position.deltas >= len(digests):
         raise JournalError(
-            f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
-            f"missing: {where} knows {position.deltas} deltas; the journal was cut. Restore the file, "
-            "or record a new one"
+            f"{path}: line {len(digests) + 1} (delta {len(digests)}) is missing: {where} knows "
+            f"{position.deltas} deltas; the journal was cut. Restore the file, or record a new one"
         )
-    if recorded.digests[position.deltas] != position.sha256:
+    if digests[position.deltas] != position.sha256:
         raise JournalError(
             f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that {where} "
             "knows; the journal belongs to another run. Restore the file, or record a new one"

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.blocks import record_of
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.prompts import RULE_SLOTS, checked_value
 from jaxtrade.advisor.host.replies import is_unusable
@@ -41,6 +42,7 @@ from jaxtrade.advisor.host.types import (
     strict_json,
 )
 from jaxtrade.config import RunConfig
+from jaxtrade.config.base import FromZero, Section
 from jaxtrade.config.service import is_server, parts_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.parts import ADVISORS
@@ -233,9 +235,6 @@ class RuleBackend:
         """Nothing to close."""
 
 
-_KEYS = {"bar", "time", "symbol", "raw", "model"}
-
-
 class RecordedRow(NamedTuple):
     """The record of one bar. Fields that the record lacks are empty strings."""
 
@@ -312,23 +311,23 @@ def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
     return rows
 
 
+class _Line(Section, frozen=True):
+    """A line of recorded answers."""
+
+    bar: FromZero
+    raw: str
+    time: str = ""
+    symbol: str = ""
+    model: str = ""
+
+
 def _row(where: str, line: str) -> tuple[int, RecordedRow]:
     try:
-        value: Any = strict_json(
-            line, 8 * MAX_BYTES
-        )  # escapes make a JSON string longer than its text
-    except FailedError as refused:
-        raise DataError(f"{where}: {refused}") from None
-    if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:
-        raise DataError(
-            f"{where}: expected an object with 'bar' and 'raw', and of {', '.join(sorted(_KEYS))} only"
-        )
-    if type(value["bar"]) is not int or value["bar"] < 0:
-        raise DataError(f"{where}: bar {value['bar']!r}, expected an integer from 0 on")
-    texts = {key: text for key, text in value.items() if key != "bar"}
-    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
-        raise DataError(f"{where}: {wrong[0]} is no text")
-    return value["bar"], RecordedRow(**texts)
+        # Escapes make a JSON string longer than its text.
+        found = record_of(_Line, strict_json(line, 8 * MAX_BYTES), where)
+    except FailedError as failed:
+        raise DataError(f"{where}: {failed}") from None
+    return found.bar, RecordedRow(found.raw, found.time, found.symbol, found.model)
 
 
 Options = Mapping[str, Any]

@@ -92,8 +92,7 @@ class AdviceService:
             self._cache,
             self._ledger,
             self._pool,
-            lambda bar, advice: self._ready.append((bar, advice)),
-            lambda: options.ready_rows - len(self._ready),
+            self._ready,
             self._faults,
             use,
         )
