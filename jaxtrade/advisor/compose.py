@@ -21,14 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 import yaml
 
+from jaxtrade.advisor.host.backends import RecordedBackend, calls_of
 from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Spend, at_most
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.prompts import digest_values
 from jaxtrade.advisor.host.registry import (
     NOBODY,
     WRITTEN,
-    RecordedBackend,
-    calls_of,
     make_backend,
     reads_future,
     snapshots_of,

@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.advisor.compose import backend_of
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.registry import calls_of, is_slow, members_of
+from jaxtrade.advisor.host.registry import is_slow, members_of
 from jaxtrade.advisor.host.replies import (
     FORMS,
     checked,

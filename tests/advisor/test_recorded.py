@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.registry import RecordedBackend, RecordedRow, read_recorded, read_rows
+from jaxtrade.advisor.host.backends import RecordedBackend, RecordedRow, read_recorded, read_rows
 from jaxtrade.advisor.host.types import Failure, parse_advice
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line

@@ -7,16 +7,10 @@ import time
 
 import pytest
 
+from jaxtrade.advisor.host.backends import Sampled, calls_of, combined, merged
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.paid import Spend
-from jaxtrade.advisor.host.registry import (
-    Sampled,
-    calls_of,
-    check_kind,
-    combined,
-    make_backend,
-    merged,
-)
+from jaxtrade.advisor.host.registry import check_kind, make_backend
 from jaxtrade.advisor.host.types import Answer, Failure, advice_of
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON

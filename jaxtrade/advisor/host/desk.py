@@ -30,9 +30,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use
-from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.types import (
     Advice,

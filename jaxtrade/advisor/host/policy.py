@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,

@@ -52,7 +52,7 @@ class RawSlot(NamedTuple):
     about: str
 
 
-RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")  # what `registry.rule_advice` looks at
+RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")  # what `backends.rule_advice` looks at
 RAW_SLOTS = {name: RawSlot(*slot) for name, slot in PROMPT["slots"].items()}
 
 
