@@ -67,7 +67,7 @@ class _State:
         self.hints: list[Callable[[], str]] = []
         self.kept = ""
         self.tasks: list[Callable[[], object]] = []
-        self.restore: Callable[[], object] | None = None
+        self.restore: Callable[[], object] = lambda: None
         self.ending = threading.Lock()
 
 
@@ -284,7 +284,7 @@ def _note() -> None:
     if not _STATE.received:
         _STATE.received = True
         # What threads and destructors print about the interruption says nothing to the user.
-        sys.unraisablehook = threading.excepthook = _print_nothing
+        sys.unraisablehook = threading.excepthook = lambda *_: None
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
@@ -313,7 +313,7 @@ def _stops_at_once() -> bool:
 
 def _importing(frame: FrameType | None) -> bool:
     """Whether a module is being imported in this frame or in one that called it."""
-    while frame is not None:
+    while frame:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
         frame = frame.f_back
@@ -322,7 +322,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 def _watch(reader: int) -> None:
     """Read signals from the pipe, for ever."""
-    began = None
+    began = 0.0
     while True:
         for number in os.read(reader, 64):
             if number == signal.SIGTERM and _stops_at_once():
@@ -332,7 +332,7 @@ def _watch(reader: int) -> None:
             if number != signal.SIGINT:
                 continue
             _note()
-            if began is None:
+            if not began:
                 began = time.monotonic()
                 timer = threading.Timer(_STATE.grace_s, _end)
                 timer.daemon = True
@@ -370,8 +370,7 @@ def _write(text: str) -> None:
     """Write the last line to stderr, past Python's buffers: the thread that holds their lock may
     never go on.
     """
-    if _STATE.restore is not None:
-        _STATE.restore()
+    _STATE.restore()
     if _STATE.quiet:
         return
     with suppress(OSError):
@@ -386,7 +385,3 @@ def write_last(text: str, stderr: int) -> None:
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.write(stderr, f"{text}\n".encode())
-
-
-def _print_nothing(*_: object) -> None:
-    """A hook that prints nothing."""

@@ -16,9 +16,20 @@ _NUMBER = re.compile(r"\d[\d.,:-]*")
 Tell = Callable[[str], None]  # receives one line of text, without its end
 
 
+def quiet(line: str) -> None:
+    """A `Tell` that shows nothing."""
+
+
 def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
     """UTC seconds as wall time of a zone, formatted as by `strftime`."""
     return datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)
+
+
+def clock(seconds: float) -> str:
+    """A duration in whole seconds as `1:05` or `1:01:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def year_runs(years: Sequence[int]) -> str:

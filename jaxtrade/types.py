@@ -343,12 +343,6 @@ class Remedies(NamedTuple):
     diverged: str = ""
 
 
-def unchanged(hparams: Any, times: int) -> Any:
-    """The default of `LearnerInfo.retry`."""
-    del times
-    return hparams
-
-
 class LearnerInfo(NamedTuple):
     """What the training loop has to know about a learner, and what it says about it.
 
@@ -370,7 +364,7 @@ class LearnerInfo(NamedTuple):
     remedies: Remedies = Remedies()
     step_sizes: tuple[str, ...] = ()
     exploration: tuple[str, ...] = ()
-    retry: Callable[[Any, int], Any] = unchanged
+    retry: Callable[[Any, int], Any] = lambda hparams, times: hparams
     retry_note: str = ""
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.advisor.compose import only, reads_future, table_reads_future
+from jaxtrade.advisor.compose import only, table_reads_future
+from jaxtrade.advisor.host.registry import reads_future
 from jaxtrade.advisor.questions import followed_of
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market

@@ -61,7 +61,7 @@ def ablate(
             "ablate advisor: no session is left to train on; hold out fewer (split.*_sessions)"
         )
     say = tell or (lambda line: None)
-    tables, followed, askable = make_tables(kinds, config, market, tell)
+    tables, followed, askable = make_tables(kinds, config, market, say)
     for table in tables:
         say(
             f"{table.kind}: {len(table.bars):,} answers about {int(askable.sum()):,} bars"

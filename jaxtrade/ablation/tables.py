@@ -4,7 +4,7 @@ training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from jaxtrade.advisor.questions import QuestionBook, followed_of, make_book
 from jaxtrade.advisor.table import COLUMNS, directions, load_table
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
+from jaxtrade.text import Tell, quiet
 
 
 class KindTable(NamedTuple):
@@ -45,7 +46,7 @@ def make_tables(
     kinds: Sequence[str],
     config: RunConfig,
     market: Market,
-    tell: Callable[[str], None] | None = None,
+    tell: Tell = quiet,
 ) -> tuple[list[KindTable], np.ndarray, np.ndarray]:
     """The tables of `kinds` over a market's bars.
 
@@ -94,7 +95,7 @@ def _asked(
     market: Market,
     book: QuestionBook,
     followed: np.ndarray,
-    tell: Callable[[str], None] | None,
+    tell: Tell,
 ) -> tuple[np.ndarray, np.ndarray]:
     if kind == NONE:
         return np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)

@@ -21,6 +21,7 @@ These rules, found by measurement, keep a callback from hanging or breaking a ru
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from bisect import bisect_left
@@ -34,9 +35,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
+from jaxtrade.advisor.host.journal import (
+    Journal,
+    JournalDelta,
+    JournalPosition,
+    Recorded,
+    check_position,
+)
 from jaxtrade.advisor.host.service import AdviceSource, Replayed
-from jaxtrade.advisor.host.types import ContainedFaults, Histogram
+from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell
@@ -69,7 +76,7 @@ class Visible:
         tell: Tell,
     ) -> None:
         recorded = history.deltas if history else ()
-        if journal is not None and journal.position.deltas != len(recorded):
+        if journal and journal.position.deltas != len(recorded):
             raise ValueError(
                 f"a journal with {journal.position.deltas} deltas and a history of {len(recorded)}"
             )
@@ -160,10 +167,10 @@ class Visible:
             update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
         )
         digest = ""
-        if self._journal is not None:
+        if self._journal:
             bars, texts = [row.bar for row in rows], [row.text for row in rows]
             try:
-                digest = self._journal.append_texts(update, self.deltas + 1, bars, texts).sha256
+                digest = self._journal.append(update, self.deltas + 1, bars, texts).sha256
             except OSError as error:  # rows that are not recorded must not become visible
                 self._lose_journal("written", error)
                 return False
@@ -176,7 +183,7 @@ class Visible:
 
     def sync(self) -> None:
         """Save the journal to disk. If that fails, no new rows become visible."""
-        if self._journal is not None and not self.closed:
+        if self._journal and not self.closed:
             try:
                 self._journal.sync()
             except OSError as error:
@@ -188,22 +195,13 @@ class Visible:
 
         Raises JournalError where the history does not contain that place.
         """
-        if position.deltas > len(self._history):
-            raise JournalError(
-                f"the advice journal holds {len(self._history)} deltas, and the checkpoint was written "
-                f"after {position.deltas}: it was cut, or is not there; restore the run's journal"
-            )
-        if self._digests[position.deltas] != position.sha256:
-            raise JournalError(
-                f"the advice journal: line {position.deltas + 1} (delta {position.deltas}) is not the "
-                "one that the checkpoint was written after; restore the run's journal"
-            )
+        check_position("the advice journal", self._digests, position, "the checkpoint")
         self.place, self.until = position.deltas, max(self.until, until)
 
     def close(self) -> None:
         """End the journal."""
         self.closed = True
-        if self._journal is not None:
+        if self._journal:
             try:
                 self._journal.close()
             except OSError as error:
@@ -213,7 +211,7 @@ class Visible:
         """Abandon the journal and give no new rows: rows that are not recorded must not become
         visible.
         """
-        if self._journal is not None:
+        if self._journal:
             self._journal.abandon()
             self._journal = None
         self.silence(
@@ -257,7 +255,7 @@ class Bridge:
         journal: records every delta before it is returned; None records nothing.
         history: the deltas that a resumed journal already holds (`Journal.resume`); `recall` then
             sets the run's place in it.
-        tell: receives one line per problem; by default the logger `jaxtrade.advisor`.
+        tell: receives one line per problem.
     Raises:
         JournalError: recorded rows do not fit a table of this size.
     """
@@ -271,7 +269,7 @@ class Bridge:
         rows: int,
         journal: Journal | None = None,
         history: Recorded | None = None,
-        tell: Tell | None = None,
+        tell: Tell = LOGGED,
     ) -> None:
         self.bars, self.rows = bars, rows
         for recorded in (history, source if isinstance(source, Replayed) else None):
@@ -282,10 +280,8 @@ class Bridge:
         self._handing = threading.Lock()
         self._error: JournalError | None = None
         self._stopped = False
-        self._exchanges, self._first = (
-            0,
-            None,
-        )  # first: the lowest update that this process was asked for
+        self._exchanges = 0
+        self._first = math.inf  # the lowest update that this process was asked for
         self._stall = {"delta": Histogram(_EDGES), "wanted": Histogram(_EDGES)}
 
     @property
@@ -307,7 +303,7 @@ class Bridge:
             update = int(update)
             with self._handing:
                 self._exchanges += 1
-                self._first = update if self._first is None else min(self._first, update)
+                self._first = min(self._first, update)
                 handed = self._visible.at(update)
         except JournalError as error:
             self._error = self._error or error
@@ -340,7 +336,7 @@ class Bridge:
 
         Raises JournalError where this run differs from the recorded one.
         """
-        if self._error is not None:
+        if self._error:
             raise self._error
 
     def _want(self, bars: np.ndarray, weights: np.ndarray) -> None:
@@ -355,7 +351,7 @@ class Bridge:
 
     def _padded(self, found: tuple[Handed, int] | None) -> Delta:
         bars, rows, version = _no_rows(self.bars, self.rows)
-        if found is not None:
+        if found:
             handed, number = found
             bars[: len(handed.bars)] = handed.bars
             rows[: len(handed.rows)] = handed.rows
@@ -424,7 +420,7 @@ class Bridge:
             "silent": visible.silent,
             "contained": {**found.get("contained", {}), **self._faults.counts()},
         }
-        if "asked" in found and self._first is not None:
+        if "asked" in found and self._exchanges:
             own["queries_per_update"] = found["asked"] / (visible.until + 1 - self._first)
         return found | own
 

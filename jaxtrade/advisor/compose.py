@@ -6,11 +6,13 @@ labels come from `questions` and are re-exported here.
 
 from __future__ import annotations
 
+import math
 import platform
 import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,28 +21,29 @@ import jax.numpy as jnp
 import numpy as np
 import yaml
 
-from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Prices, Spend, at_most
+from jaxtrade.advisor.host.backends import RecordedBackend, calls_of
+from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Spend, at_most
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.prompts import digest_values
 from jaxtrade.advisor.host.registry import (
-    MOCKS,
-    RecordedBackend,
-    calls_of,
+    NOBODY,
+    WRITTEN,
     make_backend,
-    parts_of,
+    reads_future,
+    snapshots_of,
     takes,
 )
 from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.types import SCHEMA_HASH, Advice, Backend, Failure
+from jaxtrade.advisor.host.types import LOGGED, SCHEMA_HASH, Advice, Backend, Failure
 from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.run import with_control, with_split
-from jaxtrade.config.service import ServiceOptions
+from jaxtrade.config.service import ServiceOptions, is_server, parts_of
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import Tell
+from jaxtrade.text import Tell, quiet
 from jaxtrade.types import SessionSet, SessionTable
 from jaxtrade.version import __version__
 
@@ -68,12 +71,6 @@ keys:
   control: [wall_clock]
   compute: [eager]
 """)
-_NOBODY = ("none", "off")
-_WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
-_SERVED = (
-    "http",
-    "https",
-)  # requests are slow and may cost money: they go through the service, answers are cached
 
 
 # --- labels: what followed each bar ----------------------------------------------------------------------------------
@@ -87,23 +84,10 @@ def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarr
 # --- the backend -----------------------------------------------------------------------------------------------------
 
 
-def reads_future(kind: str) -> bool:
-    """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
-    mocks = [part.split(":")[1] for part in parts_of(kind) if part.startswith("mock:")]
-    return any("future" in MOCKS[name].takes for name in mocks if name in MOCKS)
-
-
 def table_reads_future(manifest: Mapping[str, Any]) -> bool:
     """Whether the advisor that a snapshot or a journal names in its manifest read the future."""
     return reads_future(str(manifest.get("advisor", ""))) or any(
         name.rpartition(".")[2] == "future" for name in manifest.get("identity", {})
-    )
-
-
-def is_slow(kind: str) -> bool:
-    """Whether answers of this kind take time. Such an advisor must be asked through a service."""
-    return _innermost(kind) in _SERVED or any(
-        part.startswith("mock:slow") for part in parts_of(kind)[:-1]
     )
 
 
@@ -112,7 +96,7 @@ def backend_of(
     market: Market,
     book: QuestionBook,
     followed: np.ndarray,
-    tell: Tell | None = None,
+    tell: Tell = quiet,
 ) -> Backend:
     """The backend that `advisor.kind` names. `advisor.options` override the defaults that the run
     supplies.
@@ -124,22 +108,32 @@ def backend_of(
     unknown, or a
         required option is missing.
     """
-    kind = config.advisor.kind
-    if (head := kind.partition(":")[0]) in (*_NOBODY, *_WRITTEN):
+    kind, options = config.advisor.kind, config.advisor.options
+    if (head := kind.partition(":")[0]) in (*NOBODY, *WRITTEN):
         raise ConfigError(
             f"advisor.kind = {kind} (--advisor) answers no question; choose rules, mock:KIND, "
             f"recorded:FILE, ollama:NAME or the "
-            f"URL of a server{'' if head in _NOBODY else ' to ask'}"
+            f"URL of a server{'' if head in NOBODY else ' to ask'}"
         )
-    if _innermost(kind) == "rules" and not market.has_volume:
+    innermost = parts_of(kind)[-1]
+    if innermost == "rules" and not market.has_volume:
         raise ConfigError(
             f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "
             f"{market.contract.symbol} have no volume; choose a mock, or a model with "
             "advisor.template=no_volume"
         )
-    given = _Given(config, market, book, followed)
-    backend = _backend(kind, dict(config.advisor.options), given)
-    if isinstance(backend, RecordedBackend) and tell is not None:
+    # The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more than
+    # was reserved.
+    most = config.advisor.service.completion_tokens
+    if "max_tokens" in takes(kind) and options.get("max_tokens", most) != most:
+        raise ConfigError(
+            f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
+            f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
+        )
+    backend = make_backend(
+        kind, options, partial(_supplied, config, market, book, followed, innermost)
+    )
+    if isinstance(backend, RecordedBackend):
         askable = np.flatnonzero(book.askable)
         tell(
             f"advisor {kind}: {np.isin(askable, backend.bars).sum()} of {len(askable)} askable bars are recorded"
@@ -147,105 +141,51 @@ def backend_of(
     return backend
 
 
-class _Given(NamedTuple):
-    """What a run's backends are made from."""
-
-    config: RunConfig
-    market: Market
-    book: QuestionBook
-    followed: np.ndarray
-
-
-def _backend(kind: str, options: dict[str, Any], given: _Given) -> Backend:
-    """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the
-    others to the backend that it wraps. `seed` goes to both."""
-    own, *others = parts_of(kind)
-    names = takes(own)
-    known = {name: value for name, value in _defaults(own, kind, given).items() if name in names}
-    if "inner" in options:
-        raise ConfigError(
-            f"advisor.options.inner = {options['inner']}: write it into advisor.kind, as "
-            f"{own}/{options['inner']}"
-        )
-    if "then" in options and "then" in names:
-        # `is_slow` reads only the kind and does not see this option, so a slow backend here would
-        # block training.
-        if is_slow(then := str(options["then"])):
-            raise ConfigError(
-                f"advisor.options.then = {then}: takes time; expected a mock or rules, as mock:skilled:0.4"
-            )
-        options["then"] = _backend(then, {}, given)
-    if not others:
-        # The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more
-        # than was reserved.
-        most = given.config.advisor.service.completion_tokens
-        if "max_tokens" in names and options.get("max_tokens", most) != most:
-            raise ConfigError(
-                f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
-                f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
-            )
-        return make_backend(own, known | options)
-    own_options = {name: value for name, value in options.items() if name in names}
-    rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    inner = _backend("/".join(others), rest, given)
-    return make_backend(own, {**known, **own_options, "inner": inner})
-
-
-def _defaults(own: str, kind: str, given: _Given) -> dict[str, Any]:
-    """Options that a run supplies to a backend, by name.
+def _supplied(
+    config: RunConfig,
+    market: Market,
+    book: QuestionBook,
+    followed: np.ndarray,
+    innermost: str,
+    own: str,
+) -> dict[str, Any]:
+    """Options that a run supplies to the backend `own`, by name. innermost: the backend that it
+    wraps in the end, or itself.
 
     A server gets no `seed` here: its option of that name controls the server's sampling and is the
     user's choice.
     """
-    config, market, book, followed = given
-    inputs: dict[str, Any] = {"future": followed.tolist(), "horizon": config.advisor.horizon}
+    form, horizon = book.template.answer, config.advisor.horizon
+    if is_server(own):
+        return {"max_tokens": config.advisor.service.completion_tokens, "answer": form}
+    found: dict[str, Any] = {"future": followed.tolist(), "horizon": horizon, "answer_format": form}
     if own.startswith("mock:"):
-        inputs["seed"] = config.seed
+        found["seed"] = config.seed
         if own.startswith("mock:permuted"):
-            inputs["bars"] = np.flatnonzero(book.askable).tolist()
+            found["bars"] = np.flatnonzero(book.askable).tolist()
         if own.startswith("mock:shifted"):
-            inputs |= {
-                "sessions": session_places(book, market.data.sessions),
-                "least": config.advisor.horizon,
-            }
-        if not _innermost(kind).startswith(
-            "mock"
-        ):  # mocks read only the bar's number, so they need no question
-            inputs["question_of"] = book.question_or_none
-    if _innermost(own) in _SERVED:
-        inputs |= {
-            "max_tokens": config.advisor.service.completion_tokens,
-            "answer": book.template.answer,
-        }
-    return inputs | {"answer_format": book.template.answer}
-
-
-def _innermost(kind: str) -> str:
-    return parts_of(kind)[-1].partition(":")[0]
-
-
-def identity_of(config: RunConfig, backend: Backend | None) -> dict[str, str]:
-    """The advisor's identity for journals and snapshots. It holds no secret."""
-    return {"kind": config.advisor.kind} if backend is None else dict(backend.identity())
+            found["sessions"] = session_places(book, market.data.sessions)
+            found["least"] = horizon
+        # Mocks read only the bar's number, so they need no question.
+        if not innermost.startswith("mock"):
+            found["question_of"] = book.question_or_none
+    return found
 
 
 # --- the service -----------------------------------------------------------------------------------------------------
 
 
 def service_options(
-    config: AdvisorConfig, cache: Path | None = None, ledger: Path | None = None
+    config: AdvisorConfig, cache: Path | str = "", ledger: Path | str = ""
 ) -> ServiceOptions:
     """`advisor.service` with default files filled in where it names none.
 
     `cache` is used for servers only. `ledger` is used only where calls, tokens or cost are capped.
     """
     options, given = config.service, {}
-    if options.cache is None and cache is not None and _innermost(config.kind) in _SERVED:
+    if cache and options.cache is None and is_server(parts_of(config.kind)[-1]):
         given["cache"] = str(cache)
-    capped = any(
-        cap is not None for cap in (options.max_calls, options.max_tokens, options.max_cost)
-    )
-    if options.ledger is None and ledger is not None and capped:
+    if ledger and options.ledger is None and options.capped:
         given["ledger"] = str(ledger)
     return options.model_copy(update=given)
 
@@ -254,7 +194,7 @@ def service_of(
     config: RunConfig,
     backend: Backend,
     run_path: Path | None = None,
-    tell: Tell | None = None,
+    tell: Tell = LOGGED,
     use: Use = TRAINING,
 ) -> AdviceService:
     """The service of a run. Its cache and ledger are files in the run's folder, or in memory
@@ -263,7 +203,7 @@ def service_of(
     use: what the answers are for.
     Raises StorageError where the ledger cannot be read.
     """
-    files = (None, None) if run_path is None else (run_path / CACHE, run_path / LEDGER)
+    files = (run_path / CACHE, run_path / LEDGER) if run_path else ()
     return AdviceService(backend, service_options(config.advisor, *files), tell=tell, use=use)
 
 
@@ -312,12 +252,10 @@ def config_digest(config: RunConfig) -> str:
         if name not in _SHARED["free"] and (name in _SHARED["first"] or value != before[name])
     } | digest_values(config.advisor)
     if config.advisor.panel:
-        files = [
-            Path(rest) if head == "table" else None
-            for head, _, rest in (member.kind.partition(":") for member in config.advisor.panel)
-        ]
+        snapshots = snapshots_of(config)
         values["advisor"]["panel"] = [
-            "live" if file is None else read_snapshot(file).manifest["sha256"] for file in files
+            read_snapshot(snapshots[i]).manifest["sha256"] if i in snapshots else "live"
+            for i in range(config.advisor.advisors)
         ]
     for name in ("tensorboard", "tracker", "tracker_online"):
         del values["train"][name]
@@ -325,7 +263,7 @@ def config_digest(config: RunConfig) -> str:
 
 
 def journal_header(
-    config: RunConfig, book: QuestionBook, identity: Mapping[str, str], run: str | None = None
+    config: RunConfig, book: QuestionBook, identity: Mapping[str, str], run: str = ""
 ) -> dict[str, Any]:
     """The header of a journal: run id, configuration digest, schema, prompt version, identity and
     library versions.
@@ -399,12 +337,16 @@ class Asked(NamedTuple):
 Progress = Callable[[Asked], None]
 
 
+def _unwatched(asked: Asked) -> None:
+    """A `Progress` that shows nothing."""
+
+
 def ask_all(
     backend: Backend,
     book: QuestionBook,
     bars: Iterable[int],
-    tell: Tell | None = None,
-    progress: Progress | None = None,
+    tell: Tell = quiet,
+    progress: Progress = _unwatched,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules,
     recorded answers).
@@ -415,7 +357,7 @@ def ask_all(
         failures by kind.
     """
     advice, failures = ask_each(backend, book, bars, progress)
-    if failures and tell is not None:
+    if failures:
         tell(
             f"advisor {backend.name}: no advice about {sum(failures.values())} bars "
             f"({', '.join(f'{count} {kind}' for kind, count in sorted(failures.items()))})"
@@ -424,18 +366,18 @@ def ask_all(
 
 
 def ask_each(
-    backend: Backend, book: QuestionBook, bars: Iterable[int], progress: Progress | None = None
+    backend: Backend, book: QuestionBook, bars: Iterable[int], progress: Progress = _unwatched
 ) -> tuple[dict[int, Advice], Counter[str]]:
     """Like `ask_all`, but returns the advice by bar and the number of failures by kind."""
     advice, failures, wanted = dict[int, Advice](), Counter[str](), [int(bar) for bar in bars]
     for done, bar in enumerate(wanted, 1):
         answer = checked(backend.answer(book.question(bar), time.monotonic() + _AT_ONCE_S))
-        if answer.advice is not None:
+        if answer.advice:
             advice[bar] = answer.advice
             book.heard(bar, answer.advice)
-        elif answer.failure is not None:
+        elif answer.failure:
             failures[answer.failure.value] += 1
-        if progress is not None and (done % _REPORT_EVERY == 0 or done == len(wanted)):
+        if done % _REPORT_EVERY == 0 or done == len(wanted):
             progress(Asked(len(wanted), done, len(advice), {}))
     return advice, failures
 
@@ -444,8 +386,8 @@ def ask_service(
     service: AdviceService,
     book: QuestionBook,
     bars: Iterable[int],
-    wait_s: float | None = None,
-    progress: Progress | None = None,
+    wait_s: float = math.inf,
+    progress: Progress = _unwatched,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Ask about bars through a service and wait for the results. Nothing else may submit to this
     service.
@@ -478,15 +420,14 @@ def ask_service(
         # Where requests pause, there are none apart from probes.
         pauses = known["breaker"] != "closed" or known["unusable_state"] != "closed"
         moved = now if answered or not pauses else moved
-        if progress is not None:
-            settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
-            progress(Asked(len(wanted), max(0, settled), len(advice), known))
+        settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
+        progress(Asked(len(wanted), max(0, settled), len(advice), known))
         # When no requests are sent any more, the queue does not empty. Questions that the cache has
         # already seen then make room for the rest.
         asks, quiet = _asks(known), now - moved > _PATIENCE_S
         waiting = known["queued"] if asks else known["unseen"]
         over = not known["in_flight"] and (quiet or not (left or waiting))
-        if over or (wait_s is not None and now - began >= wait_s):
+        if over or now - began >= wait_s:
             break
         if left and waiting <= room // 2:
             batch = [left.popleft() for _ in range(min(len(left), room - waiting))]
@@ -543,26 +484,22 @@ def make_plan(
 
     bars: int[n]. tell: prints one line about a cache that cannot be read.
     """
-    path = (
-        Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
-    )
-    cache = AdviceCache(path, tell)
+    made = options.cache and Path(options.cache).exists()
+    cache = AdviceCache(options.cache if made else None, tell)
     cache.open()
-    identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
-    hits, hopeless, calls = 0, 0, calls_of(backend)
+    identity, calls = backend.identity(), calls_of(backend)
+    hits = hopeless = 0
     most = [0, 0, 0]
     try:
         for bar in bars:
             question = book.preview(bar)
             known = cache.get(cache.key(identity, question))
-            if known is not None and known.advice is not None:
+            if known and known.advice:
                 hits += 1
-            elif known is not None and known.attempts >= options.poison_after:
+            elif known and known.attempts >= options.poison_after:
                 hopeless += 1
             else:
-                spend = at_most(
-                    question.prompt, options.overhead_tokens, options.completion_tokens, prices
-                )
+                spend = at_most(question.prompt, options)
                 most = [total + calls * more for total, more in zip(most, spend, strict=True)]
     finally:
         cache.close()
@@ -571,8 +508,11 @@ def make_plan(
 
 def cost_text(most: Spend, options: ServiceOptions) -> str:
     """The cost of a plan in words."""
-    priced = options.price_prompt is not None or options.price_completion is not None
-    return f"cost at most {most.cost / MICRO:.2f}" if priced else "cost unknown (no prices set)"
+    return (
+        f"cost at most {most.cost / MICRO:.2f}"
+        if options.priced
+        else "cost unknown (no prices set)"
+    )
 
 
 def offer(

@@ -248,7 +248,7 @@ def account_rules(market: Market, config: RunConfig) -> AccountRules:
         size=str(contract.tick_size),
         value=contract.tick_mills / 1000,
         currency=contract.currency,
-        two_sided=market.bars.ask is not None,
+        two_sided=bool(market.bars.ask),
     )
 
 
@@ -261,7 +261,7 @@ def round_turn(market: Market, config: RunConfig) -> int:
     """
     contract = market.contract.under(config)
     times, over = contract.tick_mills, 1
-    if contract.currency != ACCOUNT and market.data.tick_value is not None:
+    if contract.currency != ACCOUNT and market.data.tick_value:
         times, over = (
             int(np.asarray(part)[0])
             for part in (market.data.tick_value.times, market.data.tick_value.over)
@@ -316,10 +316,6 @@ class Record:
         self._confidence = np.zeros(bars, np.float32)  # as journals and tables hold it
         self._texts: dict[int, str] = {}
         self._lock = threading.Lock()
-
-    def empty(self) -> Record:
-        """A record over the same bars without answers."""
-        return replace(self)
 
     def heard(self, bar: int, advice: Advice) -> None:
         """Note the first answer about a bar. Later ones about the same bar change nothing."""
@@ -410,21 +406,21 @@ class QuestionBook(NamedTuple):
         """The question about a bar without asking it: in place of the record, the longest text that
         it may have.
         """
-        if self.record is None:
+        if not self.record:
             return self.question(bar)
         longest = self.record.longest()
         return self._replace(blocks={**self.blocks, "record": lambda _: longest}).question(bar)
 
     def heard(self, bar: int, advice: Advice) -> None:
         """Note an answer in the record, if there is one."""
-        if self.record is not None:
+        if self.record:
             self.record.heard(int(bar), advice)
 
     def fresh(self) -> QuestionBook:
         """The same questions with an empty record, for another advisor."""
-        if self.record is None:
+        if not self.record:
             return self
-        record = self.record.empty()
+        record = replace(self.record)  # over the same bars, without answers
         return self._replace(record=record, blocks={**self.blocks, "record": record.text})
 
     def question_or_none(self, bar: int) -> Question | None:
@@ -492,28 +488,21 @@ def _blocks(
     if not chosen.template.blocks:
         return {}
     earlier, context = earlier_of(market, config), config.advisor.context
-    rules, symbol, zone = (
-        account_rules(market, config),
-        market.contract.symbol,
-        market.contract.zone,
-    )
+    rules, feeds = account_rules(market, config), chosen.feeds
+    symbol, zone = market.contract.symbol, market.contract.zone
     found: dict[str, Callable[[int], str]] = {
         "window": earlier.window,
         "higher": earlier.higher,
         "levels": earlier.levels,
         "account": lambda bar: account_block(rules, earlier.left(bar, earlier.flat)),
+        "news": lambda bar: news_block(
+            feeds["news"], symbol, int(earlier.closes[bar]), zone, context
+        ),
+        "calendar": lambda bar: events_block(
+            feeds["calendar"], int(earlier.closes[bar]), zone, context
+        ),
     }
-    if record is not None:
-        found["record"] = record.text
-    if (news := chosen.news) is not None:
-        found["news"] = lambda bar: news_block(
-            news, symbol, int(earlier.closes[bar]), zone, context
-        )
-    if (events := chosen.events) is not None:
-        found["calendar"] = lambda bar: events_block(
-            events, int(earlier.closes[bar]), zone, context
-        )
-    return found
+    return found | ({"record": record.text} if record else {})
 
 
 def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
@@ -585,7 +574,7 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
     """bool[T]: the decision bars of `sessions`; by default those of all the market's sessions."""
     table, found = market.data.sessions, np.zeros(len(market.bars), bool)
-    chosen = slice(None) if sessions is None else np.asarray(sessions.ids)[: int(sessions.count)]
+    chosen = np.asarray(sessions.ids)[: int(sessions.count)] if sessions else slice(None)
     for first, last in zip(
         np.asarray(table.first)[chosen], np.asarray(table.last)[chosen], strict=True
     ):

@@ -344,7 +344,7 @@ def bars_digest(bars: Bars) -> str:
     )
     sides = [
         {name: getattr(bars, name) for name in ("time", *PRICES, "volume")},
-        {} if bars.ask is None else bars.ask._asdict(),
+        bars.ask._asdict() if bars.ask else {},
     ]
     for name, values in (pair for side in sides for pair in side.items()):
         values = np.ascontiguousarray(values)

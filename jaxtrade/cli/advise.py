@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade import interrupt
-from jaxtrade.advisor.host.openai import Access, list_models
+from jaxtrade.advisor.host.openai import list_models
 from jaxtrade.cli.flags import (
     COMMON,
     add_actions,
@@ -55,7 +55,7 @@ def models(server: str, key_env: str | None, key_file: str | None, ca_file: str 
         raise ConfigError(str(error)) from None
     if key_env is None and key_file is None:
         key_env = None if options.get("key_env") is None else str(options["key_env"])
-    found = list_models(url, Access(key_env, key_file, ca_file))
+    found = list_models(url, key_env, key_file, ca_file)
     if not found:
         show(f"{url} offers no model; load one into the server")
         return 1

@@ -8,16 +8,16 @@ import datetime
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.advisor.compose import backend_of, is_slow
+from jaxtrade.advisor.compose import backend_of
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.registry import calls_of, members_of
+from jaxtrade.advisor.host.registry import is_slow, members_of
 from jaxtrade.advisor.host.replies import (
     FORMS,
     checked,
@@ -296,13 +296,9 @@ def ask_times(
     if not is_slow(config.advisor.kind):
         return [_reply(backend, question, config, form) for _ in range(times)]
     options, replies = config.advisor.service, list[Reply]()
-    cost = None if options.max_cost is None else int(options.max_cost * MICRO)
-    ledger = Ledger(
-        Path(options.ledger) if options.ledger else None,
-        Caps(options.max_calls, options.max_tokens, cost),
-    )
-    prices, calls = Prices(options.price_prompt, options.price_completion), calls_of(backend)
-    share = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
+    ledger = Ledger(options.ledger, Caps.of(options))
+    prices, calls = Prices.of(options), calls_of(backend)
+    share = at_most(question.prompt, options)
     reserved = Spend(*(calls * part for part in share))
     left, tries = times, times + len(FORMS)
     try:
@@ -338,7 +334,7 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
     used = Spend(len(answer.parts) or 1, answer.prompt_tokens + answer.completion_tokens)
     if not is_slow(config.advisor.kind):
         return Reply(answer, Spend(), 0.0, parsed.reason)
-    prices = Prices(options.price_prompt, options.price_completion)
+    prices = Prices.of(options)
     known = prices.known and used.tokens > 0
     money = prices.cost(answer.prompt_tokens, answer.completion_tokens) / MICRO if known else None
     return Reply(answer, used, money, parsed.reason)

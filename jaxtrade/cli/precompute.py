@@ -26,8 +26,6 @@ from jaxtrade.advisor.compose import (
     ask_service,
     backend_of,
     cost_text,
-    identity_of,
-    is_slow,
     make_plan,
     service_of,
     service_options,
@@ -35,7 +33,7 @@ from jaxtrade.advisor.compose import (
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.advisor.host.paid import MICRO, Spend
 from jaxtrade.advisor.host.policy import Use
-from jaxtrade.advisor.host.registry import PANEL
+from jaxtrade.advisor.host.registry import PANEL, is_slow
 from jaxtrade.advisor.host.replies import reasons_text, unusable_lines
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
@@ -267,7 +265,7 @@ def _written(
             **market_entries(market),
             "market_sha256": market.fingerprint,
             "prompt_version": book.template.version,
-            "identity": identity_of(config, backend),
+            "identity": dict(backend.identity()),
             "asked": asked,
             "split": args.split,
             "every": args.every,

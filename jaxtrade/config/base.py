@@ -45,7 +45,7 @@ def counted(value: Any) -> Any:
     Raises ValueError if the count is not whole.
     """
     found = _COUNT.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    if not found:
         return value
     number = Decimal(found[1].replace("_", "")) * UNITS[found[2].lower()]
     if number % 1:
@@ -93,7 +93,7 @@ def _seconds(value: Any) -> Any:
     """
     if isinstance(value, str):
         found = _TIME.fullmatch(value.strip())
-        if found is None:
+        if not found:
             raise ValueError("expected seconds, or a time such as 90s, 15m, 2h or 1d")
         value = float(found[1]) * SECONDS[found[2]]
     if type(value) in (int, float) and not 0 < value < math.inf:

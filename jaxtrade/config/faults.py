@@ -160,13 +160,13 @@ def meant(key: str, known: Iterable[str], algorithm: str) -> Meant | None:
             return Meant(
                 found, _needed(found, algorithm), found.rpartition(".")[2] != key.rpartition(".")[2]
             )
-        if (found := same_name(key, names)) is not None:
+        if found := same_name(key, names):
             return Meant(found, _needed(found, algorithm))
     owners = owners_of(key, known)
     if owners:
         return Meant(f"{algorithm}.{key.rpartition('.')[2]}") if algorithm in owners else None
     near = next((near[0] for names in own.values() if (near := alike(key, names))), None)
-    return None if near is None else Meant(near, _needed(near, algorithm))
+    return Meant(near, _needed(near, algorithm)) if near else None
 
 
 def accepted(known: Iterable[str], algorithm: Any) -> list[str]:
@@ -204,7 +204,7 @@ def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel])
     if algorithm not in SECTIONS:  # keys of all learners are accepted
         return suggest(key, known)
     found = meant(key, known, algorithm)
-    if found is None:
+    if not found:
         owners = owners_of(key, known)
         return (
             f": it is a key of {' and '.join(owners)}, and algorithm is {algorithm}"

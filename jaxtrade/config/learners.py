@@ -63,7 +63,7 @@ def _only_its_own_keys(config: Any) -> None:
 def _minibatches_fit(config: Any) -> None:
     section, rollout = config.learner, config.rollout
     count: Any = getattr(section, "num_minibatches", "auto")
-    if section is None or count == "auto":
+    if not section or count == "auto":
         return
     envs = rollout.num_envs // rollout.shards
     if envs * rollout.num_steps % count:

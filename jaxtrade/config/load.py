@@ -207,7 +207,7 @@ def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
     or is empty.
     """
     loaded = parse_yaml(_read(path), shown(path), exact)
-    if loaded is None or loaded == {}:
+    if loaded in (None, {}):
         raise ConfigError(
             f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
             "defaults alone, name no file)"

@@ -39,16 +39,6 @@ EXAMPLE = "data.per_market: {USDJPY: {price_scale: 0.001}}"
 OF_THE_SET = ("market", "markets", "folder", "per_market")
 
 
-def capitals(symbols: tuple[str, ...]) -> tuple[str, ...]:
-    """The symbols in capitals, as contracts are named."""
-    return tuple(symbol.upper() for symbol in symbols)
-
-
-def capital_keys(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping with its symbols in capitals."""
-    return {symbol.upper(): values for symbol, values in given.items()}
-
-
 def of_symbols(given: Any) -> Any:
     """`data.per_market` as given. Raises ValueError, which pydantic expects, if its first keys are
     no symbols.
@@ -251,7 +241,7 @@ class DataConfig(Section, frozen=True):
 
     market: str = "ES"
     """contract symbol, e.g. ES, NQ, EURUSD"""
-    markets: Annotated[Names, AfterValidator(capitals)] = ()
+    markets: Annotated[Names, AfterValidator(lambda symbols: tuple(map(str.upper, symbols)))] = ()
     """several symbols, one per environment (or all of them at once, env.task=allocate), e.g.
     [EURUSD,USDJPY]; empty: data.market alone
     """
@@ -262,7 +252,7 @@ class DataConfig(Section, frozen=True):
     per_market: Annotated[
         dict[str, dict[str, str | int | float | bool | dict[str, str]]],
         BeforeValidator(of_symbols),
-        AfterValidator(capital_keys),
+        AfterValidator(lambda given: {symbol.upper(): keys for symbol, keys in given.items()}),
     ] = Field(default_factory=dict)
     """symbol -> keys of this section for its bars alone, e.g. {USDJPY: {price_scale: 0.001}}"""
     contract: str | None = None
@@ -417,11 +407,7 @@ class SplitConfig(Section, frozen=True):
     @property
     def automatic(self) -> bool:
         """Whether the default protocol chooses the split."""
-        return (
-            self.validation_sessions is None
-            and self.test_sessions is None
-            and self.embargo_sessions is None
-        )
+        return all(value is None for _, value in self)
 
     @property
     def without_validation(self) -> str | None:

@@ -53,7 +53,6 @@ SERVERS: Mapping[str, Server] = {
     ),
 }
 VLLM = "vllm"
-SHORTCUTS = (*SERVERS, VLLM)
 
 
 class Resolved(NamedTuple):
@@ -69,22 +68,31 @@ def resolved(kind: str) -> Resolved:
 
     Raises ValueError for a shortcut without a model or a URL.
     """
-    if kind.startswith("mock:"):
-        own, slash, other = kind.partition("/")
-        inner = resolved(other)
-        return Resolved(f"{own}{slash}{inner.kind}", inner.options)
-    head, colon, rest = kind.partition(":")
-    if head not in SHORTCUTS:
-        return Resolved(kind, {})
+    own = parts_of(kind)[-1]
+    head, _, rest = own.partition(":")
     if head == VLLM:
-        return Resolved(_served_by_vllm(rest), {})
-    if not colon or not rest:
+        url, options = _served_by_vllm(rest), {}
+    elif head not in SERVERS:
+        return Resolved(kind, {})
+    elif rest:
+        url, options = SERVERS[head].url, {**SERVERS[head].options, "model": rest}
+    else:
         raise ValueError(
-            f"advisor.kind = '{kind[:60]}' names no model; expected {head}:NAME (jaxtrade advise "
+            f"advisor.kind = '{own[:60]}' names no model; expected {head}:NAME (jaxtrade advise "
             f"models {head} lists them)"
         )
-    server = SERVERS[head]
-    return Resolved(server.url, {**server.options, "model": rest})
+    return Resolved(kind.removesuffix(own) + url, options)
+
+
+def parts_of(kind: str) -> list[str]:
+    """The backends in a kind, outermost first: mock:slow:5, then rules, of `mock:slow:5/rules`."""
+    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
+    return [own, *(parts_of(other) if other else ())]
+
+
+def is_server(kind: str) -> bool:
+    """Whether a kind is the URL of a server."""
+    return kind.startswith(("http://", "https://"))
 
 
 def base_url(server: str) -> Resolved:
@@ -112,7 +120,7 @@ def combined(values: Mapping[str, Any]) -> Mapping[str, Any]:
     if plain == kind:
         return values
     named, given = stands_for.get("model"), options.get("model")
-    if named is not None and given is not None and given != named:
+    if None not in (named, given) and given != named:
         raise ValueError(
             f"advisor.kind = {kind} and advisor.options.model = {given} name two models; give one of them"
         )
@@ -125,7 +133,7 @@ def _served_by_vllm(url: str) -> str:
     """The base URL of a vLLM server, which answers below /v1. Raises ValueError for anything but a
     URL.
     """
-    if not url.startswith(("http://", "https://")):
+    if not is_server(url):
         raise ValueError(
             f"advisor.kind = '{VLLM}:{url[:60]}' holds no URL; expected {VLLM}:URL, as {VLLM}:http://127.0.0.1:8000"
         )
@@ -198,11 +206,19 @@ class ServiceOptions(Section, frozen=True):
     seed: FromZero = 0
     """seed of the random part of waits"""
 
+    @property
+    def capped(self) -> bool:
+        """Whether calls, tokens or cost are."""
+        return (self.max_calls, self.max_tokens, self.max_cost) != (None, None, None)
+
+    @property
+    def priced(self) -> bool:
+        """Whether a price is given."""
+        return (self.price_prompt, self.price_completion) != (None, None)
+
     @model_validator(mode="after")
     def _priced(self) -> ServiceOptions:
-        if self.max_cost is not None and (
-            self.price_prompt is None or self.price_completion is None
-        ):
+        if self.max_cost is not None and None in (self.price_prompt, self.price_completion):
             raise ValueError(
                 "advisor.service.max_cost needs price_prompt and price_completion "
                 "(per million tokens): without prices nothing can be counted against it"

@@ -68,7 +68,7 @@ def range_of(value: object) -> Range | None:
     Raises ValueError for a range that is empty, or logarithmic and not above 0.
     """
     found = _RANGE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+    if not found:
         return None
     log, low, high = bool(found[1]), float(found[2]), float(found[3])
     if not low < high:
@@ -205,10 +205,7 @@ def _check_ranges(sweep: SweepConfig) -> None:
     drawn.
     """
     ranged = [
-        (key, value)
-        for key, values in sweep.keys.items()
-        for value in values
-        if range_of(value) is not None
+        (key, value) for key, values in sweep.keys.items() for value in values if range_of(value)
     ]
     if ranged and not (sweep.random or sweep.optuna):
         key, value = ranged[0]
@@ -255,7 +252,7 @@ def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, An
 def _drawn(values: Sequence[Any], source: random.Random) -> Any:
     chosen = source.choice(values)
     found = range_of(chosen)
-    return chosen if found is None else found.draw(source)
+    return found.draw(source) if found else chosen
 
 
 def examples_of(sweep: SweepConfig) -> tuple[dict[str, Any], ...]:
@@ -276,7 +273,7 @@ def examples_of(sweep: SweepConfig) -> tuple[dict[str, Any], ...]:
 
 def _ends(value: Any) -> tuple[Any, ...]:
     found = range_of(value)
-    return (value,) if found is None else (found.within(found.low), found.within(found.high))
+    return (found.within(found.low), found.within(found.high)) if found else (value,)
 
 
 # --- The section `evolve` of a configuration, and what must hold between it and the others

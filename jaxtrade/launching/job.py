@@ -219,7 +219,7 @@ def checked(job: Job, needs_image: bool = False, needs_claim: bool = False) -> J
         *(("--setup", line) for line in job.setup),
         *(("the training", word) for word in job.command),
     ):
-        if text is not None and not text.isprintable():
+        if text and not text.isprintable():
             raise ConfigError(
                 f"{flag} {text!r}: holds a line break or another character that cannot be printed, which "
                 "would add a line of its own to the manifest"
@@ -235,19 +235,17 @@ def checked(job: Job, needs_image: bool = False, needs_claim: bool = False) -> J
         )
     if not re.fullmatch(r"[0-9]{1,4}:[0-5][0-9]:[0-5][0-9]", job.time):
         raise ConfigError(f"--time {job.time}: expected hours, minutes and seconds, as in 24:00:00")
-    if needs_image and job.image is None:
+    if needs_image and not job.image:
         raise ConfigError(
             "--image is missing: containers need one that holds jaxtrade (docs/distributed.md shows how "
             "to build it)"
         )
-    if needs_claim and job.claim is None:
+    if needs_claim and not job.claim:
         raise ConfigError(
             "--claim is missing: name the volume that all pods share and that outlives them "
             "(docs/distributed.md)"
         )
-    if (needs_claim or job.claim is not None) and not PurePosixPath(job.run_dir).is_relative_to(
-        job.mount
-    ):
+    if (needs_claim or job.claim) and not PurePosixPath(job.run_dir).is_relative_to(job.mount):
         raise ConfigError(
             f"--run-dir {job.run_dir}: is not below {job.mount} (--mount), where the volume is; a run "
             "elsewhere would be lost with its machine"
@@ -275,14 +273,14 @@ def environment(
         GPUs, counted from
     index * devices. None: one host device, or one GPU each.
     """
-    each = 1 if devices is None else devices
+    each = devices or 1
     own = {
         "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
         "JAX_NUM_PROCESSES": str(count),
         "JAX_PROCESS_ID": str(index),
         "JAX_LOCAL_DEVICE_IDS": ",".join(str(index * each + i) for i in range(each)),
     }
-    if devices is not None:
+    if devices:
         own["JAX_NUM_CPU_DEVICES"] = str(devices)
     return dict(base) | own
 
@@ -292,11 +290,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def shell_code(returncode: int) -> int:
-    """The exit code as a shell reports it: 128 + n for a process that died of signal n."""
-    return returncode if returncode >= 0 else 128 - returncode
 
 
 def verdict(codes: Sequence[int]) -> int:
@@ -358,7 +351,9 @@ def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int:
         time.sleep(POLL_S)
         ended = [process for process in running if process.poll() is not None]
         running = [process for process in running if process not in ended]
-        failed += [shell_code(process.returncode) for process in ended if process.returncode]
+        codes = [process.returncode for process in ended if process.returncode]
+        # As a shell reports them: 128 + n for a process that died of signal n.
+        failed += [code if code > 0 else 128 - code for code in codes]
         for process in ended:
             if process.returncode < 0:  # it could say nothing itself
                 print(

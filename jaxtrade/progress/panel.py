@@ -103,7 +103,7 @@ class PhasePanel(Screen):
         if "episode_reward" in last:
             mean = per_episode(rows, lambda row: row["episode_reward"])
             self._returns.append(mean)
-            if math.isfinite(mean) and (self._best is None or mean > self._best[0]):
+            if math.isfinite(mean) and (not self._best or mean > self._best[0]):
                 self._best = mean, int(last["update"])
         # The figures of a plain line, without those that the panel shows elsewhere.
         own = progress_line(rows, self.columns).split("  ")[4 + ("episode_reward" in last) :]
@@ -148,11 +148,11 @@ class PhasePanel(Screen):
         for phase in tuple(self.phases):
             grid.add_row(
                 self._mark(phase),
-                Text(phase.name, style="bold" if phase.ended is None else ""),
+                Text(phase.name, style="bold" if phase.lasts else ""),
                 Text(duration(phase.seconds), style="dim"),
                 self._about(phase),
             )
-            if phase.name == "training" and self._last is not None:
+            if phase.name == "training" and self._last:
                 for line in self._below():
                     grid.add_row("", "", "", line)
         chapters = [
@@ -170,29 +170,29 @@ class PhasePanel(Screen):
         )
 
     def _mark(self, phase: ShownPhase) -> RenderableType:
-        if phase.ended is None:
+        if phase.lasts:
             return self._spinner
         if self._failed and phase is self.phases[-1]:
             return Text("✗", style="red")
         return Text("✓", style="green")
 
     def _about(self, phase: ShownPhase) -> RenderableType:
-        if phase.name == "training" and self._last is not None:
+        if phase.name == "training" and self._last:
             return self._training(phase, self._last)
-        if phase.total and phase.ended is None:
+        if phase.total and phase.lasts:
             text = Text(
                 f"{phase.done}/{phase.total} {phase.doing}", no_wrap=True, overflow="ellipsis"
             )
             return _side_by_side(ProgressBar(phase.total, phase.done, width=BAR), text)
         return Text(
-            phase.about if phase.ended is not None else phase.doing,
+            phase.doing if phase.lasts else phase.about,
             no_wrap=True,
             overflow="ellipsis",
         )
 
     def _training(self, phase: ShownPhase, last: Row) -> RenderableType:
         speed = f"{last['steps_per_second']:,.0f} steps/s"
-        if phase.ended is not None:
+        if not phase.lasts:
             return Text(f"{last['steps']:,.0f} steps, {speed}")
         left = max(0.0, last["eta_seconds"])
         text = Text(
@@ -207,11 +207,7 @@ class PhasePanel(Screen):
         lines = []
         if self._returns:
             known = "n/a" if not math.isfinite(self._returns[-1]) else f"{self._returns[-1]:.3f}"
-            best = (
-                ""
-                if self._best is None
-                else f"  best {self._best[0]:.3f} at update {self._best[1]}"
-            )
+            best = f"  best {self._best[0]:.3f} at update {self._best[1]}" if self._best else ""
             spark = sparkline(self._returns, SPARK)
             lines.append(
                 Text.assemble(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
 from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
-from jaxtrade.text import printable
+from jaxtrade.text import clock, printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -124,11 +124,7 @@ Now = Callable[[], str]  # what is done at this moment; called from another thre
 
 def duration(seconds: float) -> str:
     """`4.2 s` below a minute, else `1:05` or `1:01:05`."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{seconds:.1f} s" if seconds < 59.95 else clock(seconds)
 
 
 @dataclass
@@ -151,9 +147,14 @@ class ShownPhase:
     step: str = ""
 
     @property
+    def lasts(self) -> bool:
+        """Whether it has not ended."""
+        return self.ended is None
+
+    @property
     def seconds(self) -> float:
         """How long it has lasted."""
-        return (time.monotonic() if self.ended is None else self.ended) - self.begun
+        return (self.ended or time.monotonic()) - self.begun
 
     @property
     def doing(self) -> str:
@@ -186,7 +187,7 @@ class Screen:
         error: BaseException | None,
         where: TracebackType | None,
     ) -> None:
-        if kind is not None:
+        if kind:
             self.failed()
         self.close()
 
@@ -243,7 +244,7 @@ class Screen:
         self._end_last()
 
     def _end_last(self) -> None:
-        if self.phases and self.phases[-1].ended is None:
+        if self.phases and self.phases[-1].lasts:
             last = self.phases[-1]
             last.ended, last.now = time.monotonic(), str
             last.done = last.total or last.done
@@ -297,7 +298,7 @@ class Plain(Screen):
     def __init__(self, stream: TextIO | None = None, heartbeat: float = HEARTBEAT) -> None:
         """stream: default: standard error as it is now. heartbeat: seconds."""
         super().__init__()
-        self._stream = LastingStream(sys.stderr if stream is None else stream)
+        self._stream = LastingStream(stream or sys.stderr)
         self._heartbeat, self._said = heartbeat, time.monotonic()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -307,9 +308,7 @@ class Plain(Screen):
         super().phase(name, about, total, now)
         if len(self.phases) > count:
             self.message(f"{name}: {about}" if about else name)
-        if (
-            self._thread is None
-        ):  # not before a phase begins: a screen that is never used starts no thread
+        if not self._thread:  # a screen that is never used starts no thread
             self._thread = threading.Thread(
                 target=self._beat, name="jaxtrade-progress", daemon=True
             )
@@ -342,13 +341,13 @@ class Plain(Screen):
     def close(self) -> None:
         super().close()
         self._closed.set()
-        if self._thread is not None:
+        if self._thread:
             self._thread.join()
 
     def _beat(self) -> None:
         while not self._closed.wait(max(0.01, self._said + self._heartbeat - time.monotonic())):
             last = next(reversed(self.phases), None)
-            if last and time.monotonic() - self._said >= self._heartbeat and last.ended is None:
+            if last and time.monotonic() - self._said >= self._heartbeat and last.lasts:
                 doing = last.doing
                 self.message(
                     f"{last.name}: {duration(last.seconds)}{f' ({doing})' if doing else ''}"

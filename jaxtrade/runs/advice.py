@@ -32,7 +32,13 @@ from jaxtrade.advisor.host.journal import (
     is_ended,
     read_journal,
 )
-from jaxtrade.advisor.host.registry import PANEL, identity_of_members, members_of, snapshots_of
+from jaxtrade.advisor.host.registry import (
+    PANEL,
+    identity_of_members,
+    is_slow,
+    members_of,
+    snapshots_of,
+)
 from jaxtrade.advisor.host.replies import unusable_lines
 from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
@@ -190,9 +196,7 @@ class TrainingAdvisor:
         book = next(
             (each.book for each in asked), make_book(market, config) if kind == "replay" else None
         )
-        askable = (
-            np.zeros(size, bool) if book is None else book.askable & in_sessions(market, train)
-        )
+        askable = book.askable & in_sessions(market, train) if book else np.zeros(size, bool)
         source = AdviceSource()
         journal = history = None
         if kind == "replay":
@@ -201,16 +205,14 @@ class TrainingAdvisor:
                 tell(note)
             source = Replayed(history)
         elif asked:
-            identity = identity_of_members(
-                [advising.identity_of(each.config, each.backend) for each in asked]
-            )
+            identity = identity_of_members([each.backend.identity() for each in asked])
             header = advising.journal_header(config, asked[0].book, identity, path.name) | {
                 "bars": market_entries(market)["bars_sha256"]
             }
             if chosen.advisors > 1:
                 header[ROWS_EACH] = size
             journal, history = self._journal(header, tell)
-            if history is None:
+            if not history:
                 self._offer(asked, askable, tell)
             source = self._live(asked, size, history, tell)
         start = first_advice(config, market, train, askable)
@@ -230,9 +232,7 @@ class TrainingAdvisor:
             _remember(each, history, size)
             service = advising.service_of(each.config, each.backend, self._path, tell)
             sources[each.number] = Live(service, each.book.question, tell, heard=each.book.heard)
-        recorded = [
-            row for delta in (history.deltas if history is not None else ()) for row in delta.bars
-        ]
+        recorded = [row for delta in (history.deltas if history else ()) for row in delta.bars]
         names = [member.kind for member in self._config.advisor.panel]
         return PanelSource(sources, names, size, recorded) if len(sources) > 1 else sources[0]
 
@@ -243,14 +243,9 @@ class TrainingAdvisor:
             return
         chosen, file = self._config.advisor, str(self._path / "config.yaml")
         options = advising.service_options(chosen, self._path / advising.CACHE)
-        if (
-            not advising.is_slow(chosen.kind)
-            or options.cache is None
-            or Path(options.cache).exists()
-        ):
+        if not is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
             return
         table = str(self._path / "advice_table.npz")
-        priced = options.price_prompt is not None or options.price_completion is not None
         ask = [
             *program(),
             "advise",
@@ -258,7 +253,7 @@ class TrainingAdvisor:
             file,
             "--out",
             table,
-            *(["--yes"] if priced else []),
+            *(["--yes"] if options.priced else []),
         ]
         advising.offer(
             asked[0].backend,
@@ -291,9 +286,9 @@ class TrainingAdvisor:
 
         Raises JournalError.
         """
-        if memory is not None:
+        if memory:
             self.bridge.recall(memory)
-        elif self._history is not None:
+        elif self._history:
             self.bridge.recall(
                 {"deltas": 0, "sha256": self._history.digests[0], "until": -1, "in_flight": []}
             )
@@ -349,7 +344,7 @@ def _asked_of(config: RunConfig, market: Market, tell: Tell) -> tuple[_Asked, ..
 
 def _remember(asked: _Asked, history: Recorded | None, size: int) -> None:
     """Put the answers that an earlier process of the run recorded into the advisor's own record."""
-    for delta in () if history is None else history.deltas:
+    for delta in history.deltas if history else ():
         for row_of_table, row in zip(delta.bars, delta.rows, strict=True):
             number, bar = divmod(row_of_table, size)
             if number == asked.number:
@@ -379,7 +374,7 @@ def figure_lines(
         lines.append(
             f"advisor: {figures['asked']:,} requests, {1000 * figures['asked'] / max(steps, 1):.3g} per 1,000 steps, "
             f"and {figures['cache_hit']:,} answers from the cache; {failed:,} requests failed; latency median "
-            f"{_seconds(latency['p50_s'])}, 99 % {_seconds(latency['p99_s'])}"
+            f"{_figure(latency['p50_s'], '.3g', ' s')}, 99 % {_figure(latency['p99_s'], '.3g', ' s')}"
         )
     lines += unusable_lines(figures)
     lines.append(
@@ -413,20 +408,20 @@ def _measured(last: Mapping[str, Any], suffix: str) -> str:
             "agreement",
         )
     }
-    trust = "n/a" if found["trust"] is None else f"{found['trust']:.3g} (log-odds)"
     worth = (
         f", worth {found['advice_independent']:,.0f} independent"
         if found["advice_independent"]
         else ""
     )
+    trust = _figure(found["trust"], ".3g", " (log-odds)")
     return (
         f"hit rate {_percent(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
         f"{trust}, advice on {_percent(found['advice_share'])} of steps, agreement {_percent(found['agreement'])}"
     )
 
 
-def _seconds(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3g} s"
+def _figure(value: float | None, form: str, unit: str) -> str:
+    return "n/a" if value is None else f"{value:{form}}{unit}"
 
 
 # The closing figures about an advisor: RL-Trainer's `LLM query rate` line, with what stands beside
@@ -457,7 +452,7 @@ def check_whole(path: Path, recorded: Recorded) -> None:
         return
     figures = recorded_figures(path) or {}
     for where, position in _positions(folder):
-        check_position(path, recorded, position, where)
+        check_position(path, recorded.digests, position, where)
     if (known := int(figures.get("deltas", 0))) > recorded.position.deltas:
         raise _cut(path, recorded, f"{folder / FIGURES} counts {known:,} deltas")
     # A journal that could not be ended, as on a full disk, is complete without an end.
@@ -544,7 +539,7 @@ def closing_line(found: Mapping[str, Any]) -> str:
     """
     scored = f"{int(found['advice_scored'] or 0):,} scored"
     requests = "no requests" if found["requests"] is None else f"{found['requests']:,} requests"
-    trust = "n/a" if found["trust"] is None else f"{found['trust']:.3g} (log-odds)"
+    trust = _figure(found["trust"], ".3g", " (log-odds)")
     return (
         f"LLM query rate: {_percent(found['query_rate'])} of decisions had advice (advisor {found['kind']}: "
         f"{requests}, hit rate {_percent(found['hit_rate'])} over {scored}, trust {trust}, agreement "
@@ -574,4 +569,4 @@ def _number(value: Any) -> float | None:
 
 
 def _percent(share: float | None) -> str:
-    return "n/a" if share is None else f"{100 * share:.1f} %"
+    return _figure(share and 100 * share, ".1f", " %")

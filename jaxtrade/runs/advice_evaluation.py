@@ -15,11 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.compose import JOURNAL, only, reads_future
+from jaxtrade.advisor.compose import JOURNAL, only, table_reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.openai import server_of
 from jaxtrade.advisor.host.policy import PAUSED, Use
-from jaxtrade.advisor.host.registry import members_of, name_of, snapshots_of
+from jaxtrade.advisor.host.registry import (
+    is_slow,
+    members_of,
+    name_of,
+    reads_future,
+    snapshots_of,
+)
+from jaxtrade.advisor.host.types import LOGGED
 from jaxtrade.advisor.questions import followed_of, make_book
 from jaxtrade.advisor.table import (
     COLUMNS,
@@ -41,7 +48,7 @@ from jaxtrade.evaluation.pictures.training import Advisor
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.runs.advice import FIGURES, view_of
 from jaxtrade.storage import digests
-from jaxtrade.text import Tell
+from jaxtrade.text import Tell, quiet
 from jaxtrade.types import SessionSet
 
 FOLDER = "advice"  # in a run's folder
@@ -103,13 +110,12 @@ def shown(
     """
     chosen, size = config.advisor, len(market.bars)
     rows = decision_bars(market.data, sessions).rows
-    bars, values, manifest = _found(
-        config, market, split, rows, path, tell, again and split != "validation"
-    )
+    again = again and split != "validation"
+    bars, values, manifest = _found(config, market, split, rows, path, tell or quiet, again)
     inside = np.isin(bars % size, rows)
     table = advising.table_of(bars[inside], values[inside], size * chosen.advisors)
-    future = advising.table_reads_future(manifest) or any(
-        advising.reads_future(member.advisor.kind) for member in members_of(config)
+    future = table_reads_future(manifest) or any(
+        reads_future(member.advisor.kind) for member in members_of(config)
     )
     kind = (
         str(manifest.get("advisor", chosen.kind))
@@ -128,7 +134,7 @@ def _found(
     split: str,
     rows: np.ndarray,
     path: Path | None,
-    tell: Tell | None,
+    tell: Tell,
     again: bool,
 ) -> Snapshot:
     """The advice about the decision bars `rows`, saved or asked for now."""
@@ -141,18 +147,17 @@ def _found(
         recorded = Path(rest).parent / FOLDER / f"{split}.npz"
         if recorded.is_file():
             return load_table(recorded, market)
-        if tell is not None:
-            tell(
-                f"advisor replay: {recorded} is missing, so no advice is shown about the {split} sessions, and "
-                "figures may differ from those of the recorded run"
-            )
+        tell(
+            f"advisor replay: {recorded} is missing, so no advice is shown about the {split} sessions, and "
+            "figures may differ from those of the recorded run"
+        )
         return _NOTHING
-    own = None if path is None else path / FOLDER / f"{split}.npz"
-    saved = load_table(own, market) if own is not None and own.is_file() else None
-    if saved is not None and not (again and saved.manifest.get(MISSING)):
+    own = path / FOLDER / f"{split}.npz" if path else None
+    saved = load_table(own, market) if own and own.is_file() else None
+    if saved and not (again and saved.manifest.get(MISSING)):
         return saved
     found = _of_members(config, market, rows, saved or _NOTHING, path, tell)
-    if own is not None:
+    if own:
         own.parent.mkdir(exist_ok=True)
         save_table(own, found.bars, found.rows, market_entries(market) | found.manifest)
     return found
@@ -164,7 +169,7 @@ def _of_members(
     rows: np.ndarray,
     saved: Snapshot,
     path: Path | None,
-    tell: Tell | None,
+    tell: Tell,
 ) -> Snapshot:
     """The advice of every advisor, asked for now as far as `saved` lacks it, as one table."""
     members, size = members_of(config), len(market.bars)
@@ -172,7 +177,7 @@ def _of_members(
     parts = apart(saved.bars, saved.rows, size, len(members))
     for number, (member, (bars, values)) in enumerate(zip(members, parts, strict=True)):
         kind, _, file = member.advisor.kind.partition(":")
-        doubted = path is not None and _got_nothing_usable(path / FIGURES, number)
+        doubted = bool(path) and _got_nothing_usable(path / FIGURES, number)
         found.append(
             load_table(Path(file), market)
             if kind == "table"
@@ -180,7 +185,7 @@ def _of_members(
         )
     bars, values = stacked([(each.bars, each.rows) for each in found], size)
     future = any(
-        advising.reads_future(member.advisor.kind) or advising.table_reads_future(each.manifest)
+        reads_future(member.advisor.kind) or table_reads_future(each.manifest)
         for member, each in zip(members, found, strict=True)
     )
     manifest = {
@@ -201,7 +206,7 @@ def _asked(
     rows: np.ndarray,
     saved: Snapshot,
     path: Path | None,
-    tell: Tell | None,
+    tell: Tell,
     doubted: bool,
 ) -> Snapshot:
     """Ask one advisor about the askable bars among `rows` that `saved` lacks. Returns these answers
@@ -214,17 +219,18 @@ def _asked(
     bars = wanted[~np.isin(wanted, saved.bars)]
     backend = advising.backend_of(config, market, book, followed_of(market, config))
     missing = 0
-    if not advising.is_slow(config.advisor.kind):
+    if not is_slow(config.advisor.kind):
         known, values = advising.ask_all(backend, book, bars, tell)
     else:
         wait, began = config.advisor.evaluation_wait_s, time.monotonic()
+        problems = LOGGED if tell is quiet else tell
         with advising.service_of(
-            config, backend, path, tell, Use(goes_on=False, doubted=doubted)
+            config, backend, path, problems, Use(goes_on=False, doubted=doubted)
         ) as service:
             known, values, found = advising.ask_service(service, book, bars, wait)
             waited = time.monotonic() - began >= wait
         missing = len(bars) - len(known)
-        if tell is not None and missing:
+        if missing:
             _, pauses, cause = str(found["mode"]).partition(
                 PAUSED
             )  # any other cause has had its own line
@@ -311,7 +317,7 @@ def _names(config: RunConfig) -> list[str]:
 
 def _name(kind: str, options: Mapping[str, Any]) -> str:
     """An advisor's kind, with the model of a server, and a note if it reads the future."""
-    model = options.get("model") if server_of(kind) is not None else None
+    model = options.get("model") if server_of(kind) else None
     named = kind if model is None else f"{model} at {kind}"
     return f"{named} (reads future prices)" if reads_future(kind) else named
 

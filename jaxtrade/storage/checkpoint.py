@@ -17,7 +17,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from jaxtrade.errors import CheckpointError
 from jaxtrade.storage.archives import read_arrays
+from jaxtrade.storage.hosted import is_key
 from jaxtrade.types import PyTree
 
 FORMAT = 1
@@ -49,10 +50,6 @@ class _DamagedError(CheckpointError):
 
 
 # --- arrays ----------------------------------------------------------------------------------------------------------
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _leaves(tree: PyTree) -> dict[str, Any]:
@@ -79,7 +76,7 @@ def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
     arrays: dict[str, np.ndarray] = {}
     for name, leaf in _leaves(tree).items():
         described[name] = _describe(leaf)
-        if _is_key(leaf):
+        if is_key(leaf):
             described[name]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         array = np.asarray(jax.device_get(leaf))
@@ -120,7 +117,7 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
     arrays = read_arrays(data)
     for name, leaf in leaves.items():
         array = arrays[name]
-        if _is_key(leaf):
+        if is_key(leaf):
             restored.append(jax.random.wrap_key_data(jnp.array(array), impl=described[name]["key"]))
             continue
         dtype = np.dtype(leaf.dtype)
@@ -305,10 +302,10 @@ def restore(path: Path | str, like: PyTree) -> Restored:
         CheckpointError: the checkpoint is damaged or has another format, or a leaf is missing,
             unexpected, or has another dtype or shape.
     """
-    return _restore(Path(path), like, None)
+    return _restore(Path(path), like)
 
 
-def _restore(path: Path, like: PyTree, fields: frozenset[str] | None) -> Restored:
+def _restore(path: Path, like: PyTree, fields: Collection[str] = ()) -> Restored:
     """`restore`, limited to the top-level `fields` if they are given."""
     manifest, files = _read(path)
     if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
@@ -318,7 +315,7 @@ def _restore(path: Path, like: PyTree, fields: frozenset[str] | None) -> Restore
     leaves = {
         name: leaf
         for name, leaf in manifest["leaves"].items()
-        if fields is None or name.partition("/")[0] in fields
+        if not fields or name.partition("/")[0] in fields
     }
     state = _unpack(files["state.npz"], leaves, like, path / "state.npz")
     return Restored(state, manifest["update"], manifest["metadata"], [])
@@ -334,7 +331,7 @@ def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
     Raises:
         CheckpointError: as `restore_latest`.
     """
-    return _newest(directory, lambda path: _restore(path, dict(like), frozenset(like)))
+    return _newest(directory, lambda path: _restore(path, dict(like), like.keys()))
 
 
 def restore_latest(directory: Path | str, like: PyTree) -> Restored:

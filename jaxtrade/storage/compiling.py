@@ -90,7 +90,7 @@ class Programs:
         # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a
         # signal. A command that Ctrl-C ends does not wait for what has begun either: its process
         # ends at once, and its threads with it.
-        self._pool.shutdown(wait=not interrupt.received(), cancel_futures=kind is not None)
+        self._pool.shutdown(wait=not interrupt.received(), cancel_futures=bool(kind))
 
     def begin(
         self,
@@ -183,9 +183,5 @@ def described(args: Any) -> tuple[Any, ...]:
 
 def _tell_failure(future: Future[Any]) -> None:
     """Nobody waits for this task, so its error is printed here."""
-    if (
-        not future.cancelled()
-        and not interrupt.received()
-        and (error := future.exception()) is not None
-    ):
+    if not future.cancelled() and not interrupt.received() and (error := future.exception()):
         traceback.print_exception(error)

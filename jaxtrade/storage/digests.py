@@ -27,9 +27,9 @@ def checked(path: Path) -> bytes:
     """
     for _ in range(2):  # a process may replace the file, and note its digest, between the two reads
         content = path.read_bytes()
-        known = _known(path.parent).get(path.name)
+        known = _known(path.parent).get(path.name, [])
         found = hashlib.sha256(content).hexdigest()
-        if known is None or found in known:
+        if not known or found in known:
             return content
     raise DataError(
         f"{path}: has changed since it was written (sha256 {found[:16]}..., {FILE} says {known[0][:16]}"

@@ -91,26 +91,32 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _field(number: int, kind: int, content: bytes) -> bytes:
-    size = _varint(len(content)) if kind == BYTES else b""
-    return _varint(number << 3 | kind) + size + content
+class Single(float):
+    """A number that its field holds in 32 bits. One beyond float32 becomes infinite."""
+
+    def __new__(cls, value: float) -> Single:
+        return super().__new__(
+            cls, value if abs(value) <= FLOAT32_MAX else math.copysign(math.inf, value)
+        )
 
 
-def _event(step: int, body: bytes) -> bytes:
-    return (
-        _field(WALL_TIME, DOUBLE, struct.pack("<d", time.time()))
-        + _field(STEP, VARINT, _varint(step))
-        + body
-    )
-
-
-def _scalar(tag: str, value: float) -> bytes:
-    """One `Summary.Value`. A value beyond float32 becomes infinite."""
-    value = value if abs(value) <= FLOAT32_MAX else math.copysign(math.inf, value)
-    clean = _UNUSUAL.sub("_", tag).lstrip("/")
-    return _field(TAG, BYTES, clean.encode()) + _field(
-        SIMPLE_VALUE, FLOAT, struct.pack("<f", value)
-    )
+def message(*fields: tuple[int, int | float | str | bytes]) -> bytes:
+    """A protobuf message of field numbers and values. A whole number becomes a varint, a float a
+    double, text and bytes (such as a message within this one) their length and their content.
+    """
+    out = bytearray()
+    for number, value in fields:
+        if isinstance(value, int):
+            kind, content = VARINT, _varint(value)
+        elif isinstance(value, Single):
+            kind, content = FLOAT, struct.pack("<f", value)
+        elif isinstance(value, float):
+            kind, content = DOUBLE, struct.pack("<d", value)
+        else:
+            text = value.encode() if isinstance(value, str) else value
+            kind, content = BYTES, _varint(len(text)) + text
+        out += _varint(number << 3 | kind) + content
+    return bytes(out)
 
 
 def _image(tag: str, png: bytes) -> bytes:
@@ -118,63 +124,44 @@ def _image(tag: str, png: bytes) -> bytes:
     if png[:8] != PNG or png[12:16] != b"IHDR":
         raise ValueError(f"{tag}: expected a PNG file, found {png[:8]!r}")
     width, height = struct.unpack(">II", png[16:24])
-    image = (
-        _field(HEIGHT, VARINT, _varint(height))
-        + _field(WIDTH, VARINT, _varint(width))
-        + _field(COLOURS, VARINT, _varint(COLOURS_OF[png[25]]))
-        + _field(ENCODED, BYTES, png)
+    image = message(
+        (HEIGHT, height), (WIDTH, width), (COLOURS, COLOURS_OF[png[25]]), (ENCODED, png)
     )
-    return _field(TAG, BYTES, _UNUSUAL.sub("_", tag).encode()) + _field(IMAGE, BYTES, image)
+    return message((TAG, _UNUSUAL.sub("_", tag)), (IMAGE, image))
 
 
 def _hparam(value: float | bool | str) -> tuple[int, bytes]:
     """(data type of the hparams plugin, google.protobuf.Value) of a hyper-parameter."""
     if isinstance(value, bool):
-        return TYPE_BOOL, _field(BOOL_VALUE, VARINT, _varint(value))
+        return TYPE_BOOL, message((BOOL_VALUE, value))
     if isinstance(value, str):
-        return TYPE_STRING, _field(STRING_VALUE, BYTES, value.encode())
-    return TYPE_FLOAT64, _field(NUMBER_VALUE, DOUBLE, struct.pack("<d", value))
+        return TYPE_STRING, message((STRING_VALUE, value))
+    return TYPE_FLOAT64, message((NUMBER_VALUE, float(value)))
 
 
 def _plugin_value(tag: str, content: bytes) -> bytes:
     """One `Summary.Value` for the hparams plugin."""
-    data = _field(PLUGIN_NAME, BYTES, b"hparams") + _field(CONTENT, BYTES, content)
-    return _field(TAG, BYTES, tag.encode()) + _field(
-        METADATA, BYTES, _field(PLUGIN_DATA, BYTES, data)
-    )
+    data = message((PLUGIN_NAME, "hparams"), (CONTENT, content))
+    return message((TAG, tag), (METADATA, message((PLUGIN_DATA, data))))
 
 
 def _experiment(values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> bytes:
     """HParamsPluginData that names the hyper-parameters, with their types, and the metrics."""
-    infos = b"".join(
-        _field(
-            HPARAM_INFOS,
-            BYTES,
-            _field(INFO_NAME, BYTES, name.encode())
-            + _field(INFO_TYPE, VARINT, _varint(_hparam(value)[0])),
-        )
+    infos = [
+        (HPARAM_INFOS, message((INFO_NAME, name), (INFO_TYPE, _hparam(value)[0])))
         for name, value in values.items()
-    )
-    named = b"".join(
-        _field(
-            METRIC_INFOS, BYTES, _field(METRIC_NAME, BYTES, _field(METRIC_TAG, BYTES, tag.encode()))
-        )
-        for tag in metrics
-    )
-    return _field(EXPERIMENT, BYTES, infos + named)
+    ]
+    named = [(METRIC_INFOS, message((METRIC_NAME, message((METRIC_TAG, tag))))) for tag in metrics]
+    return message((EXPERIMENT, message(*infos, *named)))
 
 
 def _session_start(values: Mapping[str, float | bool | str]) -> bytes:
     """HParamsPluginData with the values of this run."""
-    entries = b"".join(
-        _field(
-            HPARAMS,
-            BYTES,
-            _field(KEY, BYTES, name.encode()) + _field(ENTRY, BYTES, _hparam(value)[1]),
-        )
+    entries = [
+        (HPARAMS, message((KEY, name), (ENTRY, _hparam(value)[1])))
         for name, value in values.items()
-    )
-    return _field(SESSION_START, BYTES, entries)
+    ]
+    return message((SESSION_START, message(*entries)))
 
 
 def _file_name(directory: Path) -> str:
@@ -194,21 +181,24 @@ class EventWriter:
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / _file_name(folder)).open("xb")
-        self._record(_event(0, _field(FILE_VERSION, BYTES, VERSION)))
+        self._record(0, FILE_VERSION, VERSION)
         self._file.flush()
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Write named numbers of one step. Characters that a tag cannot have become `_`."""
-        summary = b"".join(
-            _field(VALUE, BYTES, _scalar(tag, value)) for tag, value in values.items()
+        self._summary(
+            step,
+            *(
+                message((TAG, _UNUSUAL.sub("_", tag).lstrip("/")), (SIMPLE_VALUE, Single(value)))
+                for tag, value in values.items()
+            ),
         )
-        self._record(_event(step, _field(SUMMARY, BYTES, summary)))
 
     def image(self, tag: str, png: bytes, step: int) -> None:
         """Write a picture of one step. png: the bytes of a PNG file. Raises ValueError for other
         bytes.
         """
-        self._record(_event(step, _field(SUMMARY, BYTES, _field(VALUE, BYTES, _image(tag, png)))))
+        self._summary(step, _image(tag, png))
 
     def hyperparameters(
         self, values: Mapping[str, float | bool | str], metrics: Sequence[str]
@@ -216,19 +206,12 @@ class EventWriter:
         """Write the run's hyper-parameters for TensorBoard's HPARAMS page. metrics: tags of scalars
         to show there.
         """
-        for tag, content in (
-            ("_hparams_/experiment", _experiment(values, metrics)),
-            ("_hparams_/session_start_info", _session_start(values)),
-        ):
-            self._record(
-                _event(0, _field(SUMMARY, BYTES, _field(VALUE, BYTES, _plugin_value(tag, content))))
-            )
+        self._summary(0, _plugin_value("_hparams_/experiment", _experiment(values, metrics)))
+        self._summary(0, _plugin_value("_hparams_/session_start_info", _session_start(values)))
 
     def forget_from(self, step: int) -> None:
         """Make TensorBoard discard all earlier events with this step or a later one."""
-        self._record(
-            _event(step, _field(SESSION_LOG, BYTES, _field(STATUS, VARINT, _varint(START))))
-        )
+        self._record(step, SESSION_LOG, message((STATUS, START)))
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""
@@ -238,7 +221,12 @@ class EventWriter:
         """Flush and close the file. Nothing is written afterwards."""
         self._file.close()
 
-    def _record(self, event: bytes) -> None:
+    def _summary(self, step: int, *values: bytes) -> None:
+        self._record(step, SUMMARY, message(*((VALUE, value) for value in values)))
+
+    def _record(self, step: int, field: int, content: bytes) -> None:
+        """Write an event with one field besides its time and step."""
+        event = message((WALL_TIME, time.time()), (STEP, step), (field, content))
         length = struct.pack("<Q", len(event))
         self._file.write(
             length

@@ -73,7 +73,7 @@ def jaxlib_version() -> str:
     longer than all of
     `import jaxtrade`."""
     spec = importlib.util.find_spec("jaxlib")
-    if spec is None or spec.origin is None:
+    if not spec or not spec.origin:
         return ""
     try:
         text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def knows(flags: str) -> bool:
 
 @functools.cache
 def _asked(flags: str) -> bool:
-    if importlib.util.find_spec("jax") is None:
+    if not importlib.util.find_spec("jax"):
         return False
     import subprocess  # takes a while to load, and few processes need it
 

@@ -18,11 +18,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
+from typing import IO, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from jaxtrade.errors import DataError, StorageError
+from jaxtrade.storage.sinks import MetricSink
 
 MONITOR = "monitor.csv"  # in the run folder
 ROWS, LOST = (
@@ -160,7 +161,7 @@ def _open(path: Path, mode: str) -> IO[bytes]:
     return path.open(mode, buffering=0)  # type: ignore[return-value]  # what is not written must not wait in memory
 
 
-class MonitorSink:
+class MonitorSink(MetricSink):
     """Writes `monitor.csv`. Rows and messages of the run are ignored; only episodes count."""
 
     def __init__(
@@ -184,10 +185,10 @@ class MonitorSink:
         """
         self._path, self._symbols, self._clock = Path(path), tuple(symbols), clock
         found = None if resume_update is None else place_after(self._path, resume_update)
-        self._file = opened(self._path, "wb" if found is None else "r+b")
-        self._start, self._size = (self._clock(), 0) if found is None else found
+        self._file = opened(self._path, "r+b" if found else "wb")
+        self._start, self._size = found or (self._clock(), 0)
         self._cut()
-        if found is None:
+        if not found:
             self._append(_first_lines(self._start, env_id).encode())
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
@@ -201,19 +202,13 @@ class MonitorSink:
         """
         del steps
         found = place_after(self._path, update)
-        if found is None:
+        if not found:
             raise DataError(
                 f"{self._path}: gone, or without its first lines, while the run wrote to it; resume the "
                 "run: it begins another"
             )
         self._size = found.size
         self._cut()
-
-    def write(self, rows: Sequence[Any]) -> None:
-        """Ignored: rows are about updates."""
-
-    def message(self, text: str) -> None:
-        """Ignored: messages are no episodes."""
 
     def close(self) -> None:
         """Close the file. Nothing is written afterwards."""

@@ -137,7 +137,7 @@ def is_deterministic(flags: str) -> bool:
 def has_gpu_plugin() -> bool:
     """Whether a package is installed by which JAX can use a GPU. Imports nothing of it."""
     plugins = importlib.util.find_spec("jax_plugins")
-    folders = [] if plugins is None else plugins.submodule_search_locations or []
+    folders = (plugins and plugins.submodule_search_locations) or []
     return any(
         each.is_dir()
         for folder in folders

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from jaxtrade.errors import DataError
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
+from jaxtrade.text import clock
 
 if TYPE_CHECKING:
     from jaxtrade.types import (
@@ -41,19 +42,17 @@ UNNAMED: Names = MappingProxyType({})
 
 
 class MetricSink(Protocol):
-    """Receives the rows of each chunk, in order, and one-line messages about the run."""
+    """Receives the rows of each chunk, in order, and one-line messages about the run. A class that
+    derives from it ignores what it does not define."""
 
     def write(self, rows: Sequence[Row]) -> None:
         """Receive the rows of a chunk."""
-        ...
 
     def message(self, text: str) -> None:
         """Receive one line about the run."""
-        ...
 
     def close(self) -> None:
         """Finish. Nothing is written afterwards."""
-        ...
 
 
 @runtime_checkable
@@ -106,12 +105,6 @@ def _figure(value: Any, form: str) -> str:
     return format(value, form)
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
     """One line about a chunk: progress, speed, mean return, then the learner's own `columns` from
     the last update.
@@ -124,7 +117,7 @@ def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
         f"update {last['update']:.0f}/{last['total_updates']:.0f}",
         f"steps {last['steps']:,.0f}",
         f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s",
-        f"eta {_duration(last['eta_seconds'])}",
+        f"eta {clock(last['eta_seconds'])}",
     ]
     if "episode_reward" in last:
         parts.append(
@@ -185,7 +178,7 @@ def panel_line(rows: Sequence[Row], names: Names) -> str:
     return "  " + "  ".join(parts) if parts else ""
 
 
-class LogSink:
+class LogSink(MetricSink):
     """Appends the lines of a plain console to `run.log`, each with the UTC time in front."""
 
     def __init__(self, path: Path | str, names: Names = UNNAMED, columns: Columns = ()) -> None:
@@ -242,7 +235,7 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     return rows
 
 
-class JsonlSink:
+class JsonlSink(MetricSink):
     """Writes one JSON object per row. Messages are ignored, because they are not data."""
 
     def __init__(
@@ -282,9 +275,6 @@ class JsonlSink:
         self._file.close()
         _drop_rows(self._path, update, self._every_update)
         self._file = self._path.open("a", encoding="utf-8")
-
-    def message(self, text: str) -> None:
-        del text
 
     def close(self) -> None:
         self._file.close()
@@ -339,7 +329,7 @@ def grouped(name: str) -> str:
     return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
 
 
-class TensorBoardSink:
+class TensorBoardSink(MetricSink):
     """Writes TensorBoard event files. The horizontal axis is environment steps.
 
     Tags are grouped (`grouped`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name.
@@ -385,9 +375,6 @@ class TensorBoardSink:
         """Write hyper-parameters by name, and the tags of the figures to compare runs by."""
         self._writer.hyperparameters(values, metrics)
         self._writer.flush()
-
-    def message(self, text: str) -> None:
-        del text
 
     def close(self) -> None:
         self._writer.close()

@@ -25,8 +25,8 @@ def program_bytes(program: Any) -> int | None:
     """Bytes that a compiled program works on: arguments, results and temporaries. None if XLA does
     not tell, or for a function that is not compiled."""
     analyse = getattr(program, "memory_analysis", None)
-    found = None if analyse is None else analyse()
-    if found is None:
+    found = analyse() if analyse else None
+    if not found:
         return None
     return (
         found.argument_size_in_bytes

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.errors import DataError
 from jaxtrade.storage import digests
+from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import Tell
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class RunStatus(NamedTuple):
     market: str | None = None
 
 
-class StatusSink:
+class StatusSink(MetricSink):
     """Writes `status.json`. A sink of the run: it takes rows and phases.
 
     A failed write is told once, and the next chunk tries again. Nothing here raises.
@@ -98,9 +99,6 @@ class StatusSink:
         del about, total, now
         self._status = self._status._replace(phase=name)
         self._write()
-
-    def message(self, text: str) -> None:
-        del text
 
     def failed(self, error: BaseException) -> None:
         """The run ends by an error: say which in the file when it closes."""

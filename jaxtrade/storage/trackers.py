@@ -26,7 +26,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError
-from jaxtrade.storage.sinks import NO_FIGURES, UNNAMED, Names, by_name, grouped, scalars_of
+from jaxtrade.storage.sinks import (
+    NO_FIGURES,
+    UNNAMED,
+    MetricSink,
+    Names,
+    by_name,
+    grouped,
+    scalars_of,
+)
 from jaxtrade.text import WARNING, Tell
 
 if TYPE_CHECKING:
@@ -75,7 +83,7 @@ def check_tracker(
                 "or leave train.tracker_online out"
             )
         return
-    if find(kind) is None:
+    if not find(kind):
         raise ConfigError(
             f'train.tracker={kind}: {kind} is not installed: pip install "jaxtrade[{kind}]"; or set '
             "train.tracker=none: metrics.jsonl and TensorBoard's files need no package"
@@ -117,7 +125,20 @@ class Tracker(Protocol):
         ...
 
 
-class WandbTracker:
+class _OneRun:
+    """A tracker whose package holds the run as an object."""
+
+    _run: Any
+
+    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
+        for update, values in rows:
+            self._run.log({**values, AXIS: update})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class WandbTracker(_OneRun):
     """Weights & Biases. Offline, its files are in `wandb/` of the run's folder; `wandb sync` sends
     them later.
     """
@@ -126,7 +147,7 @@ class WandbTracker:
         import wandb  # type: ignore[import-not-found]
 
         mode = os.environ.get("WANDB_MODE") or ("online" if about.online else "offline")
-        self._run: Any = wandb.init(
+        self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             id=about.name.rpartition("-")[2],
             name=about.name,
@@ -147,18 +168,11 @@ class WandbTracker:
         self._run.define_metric(AXIS)
         self._run.define_metric("*", step_metric=AXIS)
 
-    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
-        for update, values in rows:
-            self._run.log({**values, AXIS: update})
-
     def event(self, text: str, update: int) -> None:
         self._run.log({"event": text, AXIS: update})
 
-    def close(self) -> None:
-        self._run.finish()
 
-
-class TrackioTracker:
+class TrackioTracker(_OneRun):
     """trackio. Its files are in its own folder (TRACKIO_DIR); `trackio show --project jaxtrade`
     shows them.
     """
@@ -170,7 +184,7 @@ class TrackioTracker:
             if name.partition(".")[0] == "trackio":
                 vars(module)["print"] = lambda *_, **__: None
         self._level = trackio.AlertLevel.INFO
-        self._run: Any = trackio.init(
+        self._run = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT", PROJECT),
             name=about.name,
             config=dict(about.config),
@@ -180,15 +194,8 @@ class TrackioTracker:
             auto_log_cpu=False,
         )
 
-    def log(self, rows: Sequence[tuple[int, Values]]) -> None:
-        for update, values in rows:
-            self._run.log({**values, AXIS: update})
-
     def event(self, text: str, update: int) -> None:
         self._run.alert(f"update {update}", text, level=self._level)
-
-    def close(self) -> None:
-        self._run.finish()
 
 
 class MlflowTracker:
@@ -257,7 +264,7 @@ def run_name(folder: Path, resumed: bool) -> str:
     return name
 
 
-class TrackerSink:
+class TrackerSink(MetricSink):
     """Sends rows and figures to a tracker, in a thread.
 
     The names of the metrics are those of TensorBoard's tags. A number that is not finite is left
@@ -310,15 +317,12 @@ class TrackerSink:
         found = dict(scalars_of("", values)) | {"steps": float(steps)}
         self._put(("log", ([(self._update, found)],)))
 
-    def message(self, text: str) -> None:
-        del text
-
     def close(self) -> None:
         """Wait for the tracker, at most `patience` seconds."""
         self._put(None)
         if not self._lost:
             self._thread.join(self._patience)
-            if self._fault is not None:
+            if self._fault:
                 self._give_up(f"failed ({self._reason()})")
             elif self._thread.is_alive():
                 self._give_up(f"did not finish within {self._patience:g} s")
@@ -329,7 +333,7 @@ class TrackerSink:
         """
         if self._lost:
             return
-        if self._fault is not None:
+        if self._fault:
             self._give_up(f"failed ({self._reason()})")
             return
         try:

@@ -126,7 +126,7 @@ def append_opening(folder: Path, opening: SplitOpening) -> int:
             size, data = size + len(torn), b"\n" + data
         try:  # else a torn line is cut: it was never whole, its process was killed before it showed anything
             _write(file, size, data)
-            if head is not None:
+            if head:
                 _write_head(folder, LogHead(number, sha_of(line)))
         except OSError:
             file.truncate(size)
@@ -208,13 +208,13 @@ def read_trials(folder: Path) -> TrialLog:
     lines = whole.split(b"\n") if whole else []
     found = [_parsed(path, number, line) for number, line in enumerate(lines, 1)]
     _check_numbers(path, found, head)
-    if head is None and lines:
+    if not head and lines:
         raise _fault(
             folder / HEAD,
             "",
             f"is missing, so nobody can tell whether lines are missing at the end of {TRIALS}",
         )
-    if head is not None:
+    if head:
         _check_links(path, lines, [each["before"] for each in found], head)
     notes = (
         ()
@@ -273,7 +273,7 @@ def _check_numbers(path: Path, found: list[dict[str, Any]], head: LogHead | None
                 f"line {number}: ",
                 f"was inserted or moved (it says that it is number {each['number']})",
             )
-    if head is not None and head.lines > len(found):
+    if head and head.lines > len(found):
         raise _fault(
             path,
             f"line {len(found) + 1}: ",

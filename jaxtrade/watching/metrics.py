@@ -159,7 +159,7 @@ class Tail:
         found = os.fstat(file.fileno())
         same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._position
         if not same:
-            self.generation += self._file is not None
+            self.generation += bool(self._file)
             self._file, self._position = (found.st_dev, found.st_ino), 0
         self.size = found.st_size
         file.seek(self._position)
@@ -380,7 +380,7 @@ class Reader:
     def _poll(self, run: Path) -> bool:
         with self._guard:
             watched = self._runs.get(run)
-        if watched is None:
+        if not watched:
             return False
         with watched.lock:
             return watched.metrics.poll()

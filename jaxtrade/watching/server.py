@@ -60,7 +60,7 @@ def host_is_loopback(header: str | None) -> bool:
     """Whether a Host header names the loopback interface, with any port (a tunnel's other end may
     have another).
     """
-    if header is None:
+    if not header:
         return False
     name, colon, port = header.rpartition(":") if not header.endswith("]") else (header, "", "")
     if not colon:
@@ -68,11 +68,11 @@ def host_is_loopback(header: str | None) -> bool:
     return name.lower() in LOOPBACK and (not colon or (port.isascii() and port.isdigit()))
 
 
-def token_fits(given: str | None, token: str) -> bool:
+def token_fits(given: str, token: str) -> bool:
     """Whether a token is the right one. The time that this takes says nothing about where they
     differ.
     """
-    return given is not None and secrets.compare_digest(given.encode(), token.encode())
+    return secrets.compare_digest(given.encode(), token.encode())
 
 
 def cookie_name(token: str) -> str:
@@ -81,13 +81,13 @@ def cookie_name(token: str) -> str:
     return f"jaxtrade_watch_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
-def cookie_token(header: str | None, name: str) -> str | None:
-    """The token in a Cookie header; None if there is none. name: of the cookie."""
+def cookie_token(header: str | None, name: str) -> str:
+    """The token in a Cookie header; "" if there is none. name: of the cookie."""
     try:
         found = SimpleCookie(header or "").get(name)
     except CookieError:
-        return None
-    return None if found is None else found.value
+        return ""
+    return found.value if found else ""
 
 
 def set_cookie(token: str) -> str:
@@ -156,12 +156,12 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
             oldest = next(iter(self._waiting), None) if len(self._open) >= self._most else None
-            full = len(self._open) >= self._most and oldest is None
-            if oldest is not None:
+            full = len(self._open) >= self._most and not oldest
+            if oldest:
                 self._forget(oldest)
             if not full:
                 self._open.add(request)
-        if oldest is not None:
+        if oldest:
             with suppress(OSError):  # it may have gone by itself
                 oldest.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and closes it
         if full:
@@ -250,8 +250,8 @@ class _Handler(BaseHTTPRequestHandler):
                 HTTPStatus.FORBIDDEN, "open the address that jaxtrade watch has printed"
             )
         route = self.server.routes.get(target.path)
-        found = None if route is None else route(query)
-        if found is None:
+        found = route(query) if route else None
+        if not found:
             return self._plain(HTTPStatus.NOT_FOUND, "there is no such page")
         return self._send(HTTPStatus.OK, found, {})
 
@@ -261,11 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: HTTPStatus, answer: Answer, headers: Mapping[str, str]) -> None:
         content = answer.content
         asked = getattr(self, "headers", None)  # absent if the request itself could not be read
-        packed = (
-            len(content) > SMALL
-            and asked is not None
-            and "gzip" in asked.get("Accept-Encoding", "")
-        )
+        packed = len(content) > SMALL and asked and "gzip" in asked.get("Accept-Encoding", "")
         if packed:
             content = gzip.compress(content, compresslevel=1, mtime=0)
         self.send_response(status)
@@ -444,16 +440,16 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
 
     def run(query: Query) -> Answer | None:
         found = chosen(query)
-        return None if found is None else as_json(_run(*found, reader))
+        return as_json(_run(*found, reader)) if found else None
 
     def curves(query: Query) -> Answer | None:
         found, asked = chosen(query), _asked(query.get("curves", ""))
-        return None if found is None or asked is None else as_json(reader.curves(found[1], asked))
+        return as_json(reader.curves(found[1], asked)) if found and asked is not None else None
 
     def validation(query: Query) -> Answer | None:
         found = chosen(query)
-        latest = None if found is None else latest_validation(found[1])
-        return None if latest is None else as_json(latest)
+        latest = latest_validation(found[1]) if found else None
+        return as_json(latest) if latest else None
 
     return {
         **{path: _file(name) for path, name in FILES.items()},

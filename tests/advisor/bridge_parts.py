@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 
-from jaxtrade.advisor.host.journal import Journal
+from jaxtrade.advisor.host.journal import Journal, row_text
 from jaxtrade.advisor.host.service import AdviceRow, AdviceSource
 
 T, M = 100, 4
@@ -83,6 +83,11 @@ class FullDisk:
 
 def journal(folder):
     return Journal.create(folder / "journal.jsonl", HEADER)
+
+
+def append(journal, update, version, bars, rows):
+    """Record rows of numbers."""
+    return journal.append(update, version, bars, [row_text(row) for row in rows])
 
 
 def plain(delta):

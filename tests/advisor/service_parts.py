@@ -54,9 +54,12 @@ class HandPool:
     def __init__(self, size=4):
         self.size, self.jobs = size, []
         self.gone = []
-        self.abandoned = set()
         self.short = False
         self.threads = size
+
+    @property
+    def busy(self):
+        return len(self.jobs) + len(self.gone)
 
     @property
     def free(self):
@@ -67,7 +70,7 @@ class HandPool:
         self.jobs.append(job)
 
     def returned(self, finished):
-        return finished.job.number not in self.abandoned
+        return not finished.job.given_up
 
     def lost(self, now):
         found, self.gone = self.gone, []
@@ -82,7 +85,7 @@ class HandPool:
     def hang(self, index=0):
         """The job at `index` is given up."""
         job = self.jobs.pop(index)
-        self.abandoned.add(job.number)
+        job.given_up = True
         self.gone.append(job)
         return job
 

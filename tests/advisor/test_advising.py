@@ -15,7 +15,6 @@ from jaxtrade.advisor.compose import (
     ask_service,
     backend_of,
     config_digest,
-    is_slow,
     journal_header,
     service_of,
     service_options,
@@ -25,6 +24,7 @@ from jaxtrade.advisor.host.journal import HEADER, Journal
 from jaxtrade.advisor.host.mocks import Shifted
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.registry import is_slow
 from jaxtrade.advisor.host.types import SCHEMA_HASH, Failure
 from jaxtrade.advisor.questions import followed_of, make_book, round_turn
 from jaxtrade.errors import ConfigError

@@ -180,7 +180,7 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path):
     bridge.stop()
     with pytest.raises(JournalError, match=r"line 2 \(delta 1\) "):
         resumed(tmp_path, HandSource(), {**memory, "sha256": "0" * 64})
-    with pytest.raises(JournalError, match=r"holds 1 deltas.* after 2"):
+    with pytest.raises(JournalError, match=r"line 3 \(delta 2\) is missing.* knows 2 deltas"):
         resumed(tmp_path, HandSource(), {**memory, "deltas": 2})
     with pytest.raises(ValueError, match=r"1 deltas.* of 0"):
         Bridge(HandSource(), T, M, Journal.resume(tmp_path / "journal.jsonl")[0])

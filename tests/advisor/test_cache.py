@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,13 @@ class Opened:
         self.cache.open()
 
 
+def advised(path):
+    """The number of questions with advice on disk."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT count(*) FROM answers WHERE advice IS NOT NULL")
+        return rows.fetchone()[0]
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "deep" / "cache.sqlite"
@@ -37,9 +45,8 @@ def test_the_key_is_of_all_that_an_answer_depends_on():
         cache_key(WHO | {"base_url": "http://other"}, asked),
         cache_key(WHO, asked._replace(prompt="another")),
         cache_key(WHO, asked._replace(prompt_version="v2")),
-        cache_key(WHO, asked, sample=1),
     ]
-    assert len({key, *others}) == 6
+    assert len({key, *others}) == 5
     assert cache_key(dict(reversed(WHO.items())), asked) == key  # order says nothing
     assert cache_key(WHO, asked._replace(bar=2, slots={})) == key  # nor does what no prompt holds
 
@@ -63,7 +70,7 @@ def test_advice_survives_the_process_and_its_prompt_does_not(path):
     opened.cache.close()
     again = Opened(path)
     assert [again.cache.get("k") for _ in range(3)] == [Cached(ADVICE)] * 3
-    assert (again.cache.count(), again.messages) == (1, [])
+    assert (advised(path), again.messages) == (1, [])
     assert b"PROMPT-TEXT" not in path.read_bytes()
 
 
@@ -131,8 +138,8 @@ def test_a_damaged_page_is_found_on_opening(path):
             path.with_name(path.name + beside).unlink(missing_ok=True)
         path.write_bytes(data)
         opened = Opened(path)
-        assert opened.cache.quarantined == path.with_name(f"cache.sqlite.corrupt-{time}")
-        assert (len(opened.messages), opened.cache.count()) == (1, 0)
+        assert path.with_name(f"cache.sqlite.corrupt-{time}").read_bytes() == data
+        assert (len(opened.messages), advised(path)) == (1, 0)
         opened.cache.close()
 
 
@@ -164,7 +171,7 @@ def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path, prag
     connection.execute("PRAGMA query_only = OFF")
     connection.execute("PRAGMA max_page_count = 1000000")
     first.cache.close()  # there is room again: nothing paid is lost
-    assert Opened(path).cache.count() == 301
+    assert advised(path) == 301
 
 
 def test_memory_is_bounded(monkeypatch):
@@ -173,7 +180,7 @@ def test_memory_is_bounded(monkeypatch):
     for number in range(25):
         cache.put(f"{number}", question(number), good(raw="x" * 1000))
     assert [bool(cache.get(key)) for key in ("24", "14")] == [True, False]
-    assert [row.answer.raw for row in cache._pending.values()] == [""] * 10
+    assert [row.raw for row in cache._pending.values()] == [""] * 10
 
 
 # --- several processes -----------------------------------------------------------------------------------------------
@@ -181,6 +188,7 @@ def test_memory_is_bounded(monkeypatch):
 ROOT = Path(__file__).parents[2]
 WRITER = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from jaxtrade.advisor.host.paid import AdviceCache
 from tests.advisor.service_parts import good, question
@@ -202,7 +210,7 @@ def test_two_processes_share_a_cache(path):
     ]
     assert [writer.wait(60) for writer in writers] == [0, 0]
     opened = Opened(path)
-    assert (opened.cache.count(), opened.messages) == (250, [])
+    assert (advised(path), opened.messages) == (250, [])
 
 
 def test_a_locked_file_keeps_answers_until_it_is_free(path):
@@ -214,4 +222,4 @@ def test_a_locked_file_keeps_answers_until_it_is_free(path):
     assert opened.cache.get("k") == Cached(ADVICE)
     holder.execute("COMMIT")
     assert opened.cache.flush() is True
-    assert (opened.cache.count(), opened.messages) == (1, [])
+    assert (advised(path), opened.messages) == (1, [])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.desk import Desk, Key, State
-from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
+from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING
 from jaxtrade.advisor.host.types import Answer, ContainedFaults, Failure
 from jaxtrade.config.service import ServiceOptions
@@ -40,8 +40,7 @@ class Office:
         self.ready = []
         self.cache = AdviceCache(cache, self.lines.append)
         self.cache.open()
-        cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
-        self.ledger = Ledger(ledger, Caps(self.options.max_calls, self.options.max_tokens, cost))
+        self.ledger = Ledger(ledger, Caps.of(self.options))
         self.desk = Desk(
             ScriptedBackend(lambda *_: good()),
             self.options,
@@ -49,8 +48,7 @@ class Office:
             self.cache,
             self.ledger,
             self.pool,
-            lambda bar, advice: self.ready.append((bar, advice)),
-            lambda: self.options.ready_rows - len(self.ready),
+            self.ready,
             ContainedFaults(self.lines.append),
             use,
         )  # type: ignore[arg-type]

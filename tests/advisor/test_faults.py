@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import jaxtrade.advisor
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.openai import OpenAIBackend
 from tests.advisor import servers
 from tests.advisor.asking import SOON
 from tests.advisor.servers import (
@@ -54,7 +54,7 @@ def start(run, tmp_path):
             "ledger": str(tmp_path / "ledger.sqlite"),
             **options,
         }
-        return run(OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY")), **chosen)
+        return run(OpenAIBackend(base_url=url, model="m", key_env="LLM_KEY"), **chosen)
 
     return new
 

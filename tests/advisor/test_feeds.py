@@ -84,14 +84,14 @@ def test_a_block_of_news(tmp_path):
     ("line", "words"),
     [
         ("{", "line 2: not JSON; expected {"),
-        ({**GOOD, "txet": "x"}, "line 2: field 'txet': unknown"),
+        ({**GOOD, "txet": "x"}, "line 2: unknown key 'txet'; did you mean 'text'?"),
         (
             {**GOOD, "time": "2013-10-07T09:00:00"},
-            "line 2: field 'time': found '2013-10-07T09:00:00'",
+            "line 2: 'time' = '2013-10-07T09:00:00': expected a stamp",
         ),
-        ({**GOOD, "time": "2013-13-07T09:00:00Z"}, "field 'time': found"),
-        ({"time": NINE, "text": "x"}, "line 2: field 'source': missing"),
-        ({**GOOD, "text": "\u200b <b>"}, "field 'text': found"),
+        ({**GOOD, "time": "2013-13-07T09:00:00Z"}, "'time' = '2013-13"),
+        ({"time": NINE, "text": "x"}, "line 2: 'source': missing"),
+        ({**GOOD, "text": "\u200b <b>"}, "'text' = "),
     ],
 )
 def test_a_wrong_line_of_news_is_named(line, words, tmp_path):
@@ -159,12 +159,12 @@ def test_which_events_are_shown(keys, names, tmp_path):
         ("", "line 1: columns none; expected"),
         (
             HEAD + "2013-10-07,Jobs,high,\n",
-            "line 2: column 'time': found '2013-10-07'",
+            "line 2: 'time' = '2013-10-07': expected a stamp",
         ),
-        (HEAD + f"{NINE},,high,\n", "line 2: column 'name': found ''"),
+        (HEAD + f"{NINE},,high,\n", "line 2: 'name' = '': expected text"),
         (
             HEAD + f"{NINE},Jobs,HIGH,\n",
-            "column 'importance': found 'HIGH'",
+            "'importance' = 'HIGH': expected 'low'",
         ),
         (HEAD + f"{NINE},Jobs, of all,high,\n", "line 2: has not as"),
         (HEAD + f'{NINE},"Jobs,high,\n', "no CSV"),

@@ -15,7 +15,7 @@ from jaxtrade.advisor.host.journal import (
     read_journal,
 )
 from jaxtrade.errors import JournalError
-from tests.advisor.bridge_parts import HEADER, FullDisk
+from tests.advisor.bridge_parts import HEADER, FullDisk, append
 
 DELTAS = [
     JournalDelta(1, 1, (5, 9), ((0.1, -0.2, 0.3), (1.0, 2.0, -3.5))),
@@ -32,7 +32,7 @@ def path(tmp_path):
 def write(path, deltas=DELTAS, close=True):
     journal = Journal.create(path, HEADER)
     for delta in deltas:
-        journal.append(*delta)
+        append(journal, *delta)
     if close:
         journal.close()
     return journal
@@ -150,7 +150,7 @@ def test_a_torn_last_line_is_cut_and_said(path, cut):
     assert "line 4 " in note
     journal, kept = Journal.resume(path)
     assert kept.deltas == tuple(DELTAS[:2])
-    journal.append(*DELTAS[2])
+    append(journal, *DELTAS[2])
     journal.close()
     assert path.read_bytes()[: len(data)] == data  # as if nothing had happened
     assert read_journal(path).notes == ()
@@ -167,13 +167,13 @@ def test_resume_of_an_edited_journal_changes_nothing(path):
 
 def test_resume_at_a_checkpoint_sets_the_later_history_aside(path):
     journal = Journal.create(path, HEADER)
-    position, *_ = [journal.append(*delta) for delta in DELTAS]
+    position, *_ = [append(journal, *delta) for delta in DELTAS]
     tail = b"".join(path.read_bytes().splitlines(keepends=True)[2:])
     journal.close()
     resumed, kept = Journal.resume(path, position)
     assert (kept.deltas, kept.position, resumed.position) == (tuple(DELTAS[:1]), position, position)
     assert path.with_name("journal.jsonl.stale").read_bytes().startswith(tail)
-    resumed.append(2, 2, [7], [[0.0, 0.0, 0.0]])
+    append(resumed, 2, 2, [7], [[0.0, 0.0, 0.0]])
     resumed.close()
     assert [delta.bars for delta in read_journal(path).deltas] == [(5, 9), (7,)]
 
@@ -186,7 +186,6 @@ def test_resume_at_a_checkpoint_sets_the_later_history_aside(path):
         (5, 4, [7, 7], [[1.0], [2.0]]),
         (5, 4, [7, 8], [[1.0]]),
         (5, 4, [], []),
-        (5, 4, [7, 8], [[1.0], [1.0, 2.0]]),
         (5, 4, [7], [[math.nan]]),
     ],
 )
@@ -194,10 +193,10 @@ def test_what_cannot_follow_is_not_written(path, update, version, bars, rows):
     """I12: versions rise, and a row never changes within one."""
     journal = write(path, close=False)
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"update|of \d|widths|JSON"):
-        journal.append(update, version, bars, rows)
+    with pytest.raises(ValueError, match=r"update|of \d|JSON"):
+        append(journal, update, version, bars, rows)
     assert path.read_bytes() == before
-    journal.append(5, 4, [7], [[1.0]])
+    append(journal, 5, 4, [7], [[1.0]])
     journal.close()
     assert len(read_journal(path).deltas) == 4
 
@@ -221,10 +220,10 @@ def test_a_full_disk_takes_the_torn_line_back(path, monkeypatch):
     before = path.read_bytes()
     monkeypatch.setattr(journal, "_file", FullDisk(journal._file))
     with pytest.raises(OSError, match="No space left"):
-        journal.append(5, 4, [7], [[1.0, 2.0, 3.0]])
+        append(journal, 5, 4, [7], [[1.0, 2.0, 3.0]])
     assert path.read_bytes() == before
     monkeypatch.undo()
-    journal.append(5, 4, [7], [[1.0, 2.0, 3.0]])
+    append(journal, 5, 4, [7], [[1.0, 2.0, 3.0]])
     journal.close()
     assert len(read_journal(path).deltas) == 4
 
@@ -232,8 +231,9 @@ def test_a_full_disk_takes_the_torn_line_back(path, monkeypatch):
 def test_a_killed_writer_leaves_a_journal_that_resumes(path):
     code = (
         "import sys\nfrom jaxtrade.advisor.host.journal import HEADER, Journal\n"
+        "from tests.advisor.bridge_parts import append\n"
         "journal = Journal.create(sys.argv[1], dict.fromkeys(HEADER, 'x'))\nnumber = 0\n"
-        "while True:\n    number += 1\n    journal.append(number, number, [number], [[0.5] * 8])\n"
+        "while True:\n    number += 1\n    append(journal, number, number, [number], [[0.5] * 8])\n"
         "    print(number, flush=True)"
     )
     command = [sys.executable, "-c", code, str(path)]
@@ -246,5 +246,5 @@ def test_a_killed_writer_leaves_a_journal_that_resumes(path):
     journal, kept = Journal.resume(path)
     assert kept.position.deltas >= seen
     assert len(kept.notes) == 1
-    journal.append(10**9, 10**9, [1], [[0.5] * 8])
+    append(journal, 10**9, 10**9, [1], [[0.5] * 8])
     journal.close()

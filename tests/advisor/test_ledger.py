@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jaxtrade.advisor.host.paid import Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
 
@@ -69,6 +70,8 @@ def test_prices_are_per_million_and_rounded_up():
 
 
 def test_the_most_that_a_call_can_cost_is_counted_in_bytes():
-    assert at_most("abc", 64, 10, Prices()) == (1, 77, 0)
-    assert at_most("é€", 64, 10, Prices(1.0, 100.0)) == (1, 79, 1069)
-    assert at_most("\ud800", 0, 0, Prices()) == (1, 1, 0)  # no text, no exception
+    free = ServiceOptions(overhead_tokens=64, completion_tokens=10)
+    priced = free.model_copy(update={"price_prompt": 1.0, "price_completion": 100.0})
+    assert at_most("abc", free) == (1, 77, 0)
+    assert at_most("é€", priced) == (1, 79, 1069)
+    assert at_most("\ud800", free) == (1, 75, 0)  # no text, no exception

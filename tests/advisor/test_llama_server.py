@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES, make_question
 from jaxtrade.cli import main
 from tests.advisor.asking import SLOTS
@@ -62,7 +62,7 @@ def test_a_null_advisor(server, monkeypatch):
     """Every answer fits, and none has anything to do with the question."""
     monkeypatch.setenv("LLM_KEY", KEY)
     backend = OpenAIBackend(
-        OpenAIOptions(server, "tiny-random", "LLM_KEY", max_tokens=600, temperature=1.0)
+        base_url=server, model="tiny-random", key_env="LLM_KEY", max_tokens=600, temperature=1.0
     )
     answers = [ask(backend, bar) for bar in range(8)]
     backend.close()

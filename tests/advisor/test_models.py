@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.openai import Access, list_models, only_model, with_model
+from jaxtrade.advisor.host.openai import list_models, only_model, with_model
 from jaxtrade.errors import ConfigError
 from tests.advisor import servers
 from tests.advisor.markets import config
@@ -86,7 +86,7 @@ def test_no_message_holds_the_key(step, monkeypatch):
     monkeypatch.setenv("MY_KEY", CANARY)
     with FaultServer(step) as server:
         try:
-            said = str(list_models(server.url, Access(key_env="MY_KEY")))
+            said = str(list_models(server.url, key_env="MY_KEY"))
         except ConfigError as error:
             said = str(error)
     assert "CANARY" not in said

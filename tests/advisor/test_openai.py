@@ -44,7 +44,7 @@ SHORT = 0.25  # seconds that a hopeless request gets
 
 
 def client(url, **options):
-    return OpenAIBackend(OpenAIOptions(base_url=url, model="tiny", **options))
+    return OpenAIBackend(base_url=url, model="tiny", **options)
 
 
 def once(*script, seconds=5.0, **options):
@@ -88,7 +88,8 @@ def test_one_request():
 
 def test_options_shape_the_request():
     def asked(**options):
-        return request_body(OpenAIOptions("http://127.0.0.1/v1", "m", **options), "p")
+        chosen = OpenAIOptions(base_url="http://127.0.0.1/v1", model="m", **options)
+        return request_body(chosen, "p", chosen.structured)
 
     limit = {"max_tokens": 9, "tokens_key": "max_completion_tokens"}
     assert asked(structured="json_object", temperature=None, seed=3, **limit) == {

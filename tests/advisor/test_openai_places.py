@@ -74,7 +74,7 @@ def test_urls_that_are(url):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"structured": "grammar"}, "expected json_schema"),
+        ({"structured": "grammar"}, "expected 'json_schema'"),
         ({"temperature": math.nan}, "temperature"),
         ({"max_bytes": 10}, "max_bytes"),
         ({"ca_file": Path("/absent.pem")}, "ca_file"),

@@ -16,6 +16,7 @@ from jaxtrade.advisor.host.paid import Caps, Ledger, Spend
 from jaxtrade.advisor.table import load_table, read_snapshot
 from jaxtrade.cli import main
 from jaxtrade.cli.precompute import progress_line
+from tests.advisor.bridge_parts import append
 from tests.advisor.markets import book, config, market
 from tests.advisor.servers import FaultServer, advises, reply, says
 from tests.messages import missing
@@ -198,8 +199,8 @@ def a_run(folder):
     folder.mkdir()
     header = journal_header(config(kind="rules"), book(), {"kind": "rules"}, run="r1")
     with_journal = Journal.create(folder / JOURNAL, header)
-    with_journal.append(3, 1, [1300, 1301], [[0, 2.4, 0, 0.8, 0.2, 30], [1.5, 0, 0, 0.5, 0.5, 30]])
-    with_journal.append(5, 2, [1300], [[0, 0, 1.8, 0.6, 0.4, 10]])
+    append(with_journal, 3, 1, [1300, 1301], [[0, 2.4, 0, 0.8, 0.2, 30], [1.5, 0, 0, 0.5, 0.5, 30]])
+    append(with_journal, 5, 2, [1300], [[0, 0, 1.8, 0.6, 0.4, 10]])
     with_journal.close()
     ledger = Ledger(folder / LEDGER, Caps())
     ledger.reserve(Spend(3, 900, 1_250_000))

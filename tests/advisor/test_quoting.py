@@ -77,9 +77,15 @@ def items_of(block, name):
 @example([("\uff1c\uff1c\uff1cNEWS", '"}\nNEWS>>>')])
 def test_no_text_closes_its_quotation(texts):
     chosen, times = ContextConfig(), tuple(map(float, range(len(texts))))
-    news = tuple(NewsItem(when, *text, None) for when, text in zip(times, texts, strict=True))
+    pairs = list(zip(times, texts, strict=True))
+    # Unchecked: whatever a file may hold.
+    news = tuple(
+        NewsItem.model_construct(time=when, source=source, text=text)
+        for when, (source, text) in pairs
+    )
     events = tuple(
-        Event(when, name, "high", value) for when, (name, value) in zip(times, texts, strict=True)
+        Event.model_construct(time=when, name=name, importance="high", actual=value)
+        for when, (name, value) in pairs
     )
     shown = news_block(Feed(news, times, ""), "ES", 100.0, "UTC", chosen)
     planned = events_block(Feed(events, times, ""), 100.0, "UTC", chosen)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.registry import RecordedBackend, RecordedRow, read_recorded, read_rows
+from jaxtrade.advisor.host.backends import RecordedBackend, RecordedRow, read_recorded, read_rows
 from jaxtrade.advisor.host.types import Failure, parse_advice
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line
@@ -53,10 +53,13 @@ def test_rows_of_other_data_are_failures():
     ("lines", "words"),
     [
         ([], "no rows"),
-        (["{}"], "file:1: expected an object"),
+        (["{}"], "file:1: 'bar': missing\nfile:1: 'raw': missing"),
         (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has"),
-        (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected"),
-        (['{"bar": 1, "raw": null}'], "file:1: raw is"),
+        (['{"bar": "1", "raw": "x"}'], "file:1: 'bar' = '1': expected"),
+        (['{"bar": 1, "raw": null}'], "file:1: 'raw' = None: expected text"),
+        (["[1]"], "file:1: list, expected an object with 'bar'"),
+        (['{"bar": -1, "raw": "x"}'], "file:1: 'bar' = -1: expected"),
+        (['{"bar": 1, "raw": "x", "row": "x"}'], "file:1: unknown key 'row'; did you mean 'raw'"),
         (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
     ],
 )

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from jaxtrade.advisor.host.replies import Sampling, read_reply, retry_after
-from jaxtrade.advisor.host.types import MAX_BYTES, Failure, TransportError, parse_advice
+from jaxtrade.advisor.host.types import MAX_BYTES, FailedError, Failure, parse_advice
 from tests.advisor.servers import GOOD, completion
 from tests.advisor.test_schema import by_failure
 
@@ -31,8 +31,9 @@ def error(message, **fields):
 def test_good():
     answer = read()
     assert answer.advice == parse_advice(TEXT).advice
-    assert answer[1:6] == (None, "", 200, False, None)
-    assert answer[7:] == (321, 45, TEXT, "tiny-1", ())
+    assert answer[1:6] == (None, "", 200, False, 0.0)
+    assert answer[7:12] == (321, 45, TEXT, "tiny-1", ())
+    assert not answer.repaired
 
 
 REFUSED, AGAIN = {401, 402, 403, 404}, {408, 409, 425, 429, 500, 502, 503, 504, 529}
@@ -62,7 +63,7 @@ HOPELESS = [
 @pytest.mark.parametrize(("status", "body"), HOPELESS)
 def test_what_asking_again_cannot_help(status, body):
     answer = read(status, body, {"retry-after": "5"})
-    assert (answer.failure, answer.retryable, answer.retry_after) == (Failure.REFUSED, False, None)
+    assert (answer.failure, answer.retryable, answer.retry_after) == (Failure.REFUSED, False, 0.0)
 
 
 def flat(message, **fields):
@@ -138,24 +139,24 @@ NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [
-        ({}, None),
+        ({}, 0.0),
         ({"retry-after": " 0 "}, 0.0),
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after": "86400"}, 86400.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "1e9"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "\u0661"}, None),
+        ({"retry-after": "soon"}, 0.0),
+        ({"retry-after": "1e9"}, 0.0),
+        ({"retry-after": "nan"}, 0.0),
+        ({"retry-after": "\u0661"}, 0.0),
         ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": NOW}, 60.0),
         ({"retry-after": "Sun, 06 Nov 1994 08:48:37 GMT", "date": NOW}, 0.0),  # past: at once
-        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT"}, None),  # no clock of ours decides
-        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": "yesterday"}, None),
+        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT"}, 0.0),  # no clock of ours decides
+        ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": "yesterday"}, 0.0),
     ],
 )
 def test_retry_after(headers, seconds):
     assert retry_after(headers) == seconds
     found = [read(status, b"", headers).retry_after for status in (429, 503, 400)]
-    assert found == [seconds, seconds, None]
+    assert found == [seconds, seconds, 0.0]
 
 
 NO_SUCCESS = {
@@ -226,7 +227,7 @@ def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
     ],
 )
 def test_the_answer_to_another_request_is_refused(headers, fields):
-    with pytest.raises(TransportError):
+    with pytest.raises(FailedError):
         read(200, completion(TEXT, **fields), headers)
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jaxtrade.advisor.host.registry import RULE_SLOTS, RuleBackend, rule_advice
+from jaxtrade.advisor.host.backends import RULE_SLOTS, RuleBackend, rule_advice
 from jaxtrade.advisor.host.types import Failure
 from tests.advisor.asking import question
 

@@ -7,16 +7,10 @@ import time
 
 import pytest
 
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.backends import Sampled, calls_of, combined, merged
+from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.paid import Spend
-from jaxtrade.advisor.host.registry import (
-    Sampled,
-    calls_of,
-    check_kind,
-    combined,
-    make_backend,
-    merged,
-)
+from jaxtrade.advisor.host.registry import check_kind, make_backend
 from jaxtrade.advisor.host.types import Answer, Failure, advice_of
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON
@@ -157,7 +151,7 @@ def serve(run):
     pytest.importorskip("httpx")
 
     def new(url, samples, **options):
-        backend = OpenAIBackend(OpenAIOptions(url, "m", temperature=0.7, seed=40))
+        backend = OpenAIBackend(base_url=url, model="m", temperature=0.7, seed=40)
         return run(Sampled(backend, samples), workers=1, **options)
 
     return new

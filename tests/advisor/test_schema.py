@@ -15,8 +15,8 @@ from jaxtrade.advisor.host.types import (
     PIPE_RISK,
     SCHEMA_HASH,
     Advice,
+    FailedError,
     Failure,
-    RefusedError,
     advice_of,
     parse_advice,
     parse_pipe,
@@ -46,7 +46,7 @@ def test_direction_and_confidence_become_bounded_logits():
     assert advice_of("flat", 0.5, 0, 1) == Advice(1.5, 0.0, 0.0, 0.5, 0.0, 1)
     assert advice_of("short", 1, 1, 390) == Advice(0.0, 0.0, 3.0, 1.0, 1.0, 390)
     assert advice_of("long", 0.0, 0.5, 30)[:3] == (0.0, 0.0, 0.0)  # no confidence is no opinion
-    with pytest.raises(RefusedError, match="nan"):
+    with pytest.raises(FailedError, match="nan"):
         advice_of("long", math.nan, 0.5, 30)
 
 

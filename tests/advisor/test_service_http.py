@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.openai import OpenAIBackend
 from tests.advisor import servers
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, reply
 from tests.advisor.service_parts import CANARY, until
@@ -18,7 +18,7 @@ def start(run, tmp_path):
 
     def new(url, workers):
         return run(
-            OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY")), workers=workers, **files
+            OpenAIBackend(base_url=url, model="m", key_env="LLM_KEY"), workers=workers, **files
         )
 
     return new

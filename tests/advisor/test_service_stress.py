@@ -67,7 +67,7 @@ class Chaos:
                     Failure.HTTP,
                     status=int(kind),
                     retryable=kind != "400",
-                    retry_after=0.01 if kind == "429" else None,
+                    retry_after=0.01 if kind == "429" else 0.0,
                 )
             case "schema" | "parse" | "timeout":
                 return bad(Failure(kind), retryable=True, prompt_tokens=30, completion_tokens=5)

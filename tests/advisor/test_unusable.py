@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.policy import Use
 from jaxtrade.advisor.host.replies import (
     CUT_OFF,
@@ -186,7 +186,7 @@ def serve(run):
 
     def new(url, workers=8):
         made = run(
-            OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7)),
+            OpenAIBackend(base_url=url, model="m", key_env="LLM_KEY", temperature=0.7),
             clock=HandClock(time.monotonic()),
             workers=workers,
             unusable_pause_after=N,

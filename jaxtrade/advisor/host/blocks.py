@@ -31,13 +31,16 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import yaml
+from pydantic import AfterValidator, BeforeValidator
 
 from jaxtrade.advisor.host.types import nearest, sha256_of
+from jaxtrade.config import validated
+from jaxtrade.config.base import Section
 from jaxtrade.config.service import ContextConfig
-from jaxtrade.errors import DataError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import local
 
 PROMPT: dict[str, Any] = yaml.safe_load(
@@ -293,14 +296,38 @@ _STAMP = re.compile(
 )
 
 
-def seconds_of(text: object) -> float | None:
-    """UTC seconds of a stamp such as 2013-10-07T09:31:00-04:00; None if `text` is no such stamp."""
-    if not isinstance(text, str) or not _STAMP.fullmatch(text):
-        return None
+def seconds_of(stamp: object) -> float:
+    """UTC seconds of a stamp such as 2013-10-07T09:31:00-04:00. Raises ValueError for no such
+    stamp.
+    """
     try:
-        return datetime.datetime.fromisoformat(text).timestamp()
+        if isinstance(stamp, str) and _STAMP.fullmatch(stamp):
+            return datetime.datetime.fromisoformat(stamp).timestamp()
     except ValueError:
-        return None
+        pass  # a day or an hour that there is not
+    raise ValueError("expected a stamp with its UTC offset, as 2013-10-07T09:20:00-04:00")
+
+
+def _readable(text: str) -> str:
+    if not plain(text, _MOST_SOURCE):
+        raise ValueError("expected text with at least one readable word, or take the line out")
+    return text
+
+
+Stamp = Annotated[float, BeforeValidator(seconds_of)]  # UTC seconds
+Words = Annotated[str, AfterValidator(_readable)]
+RecordT = TypeVar("RecordT", bound=Section)
+
+
+def record_of(model: type[RecordT], found: object, where: str) -> RecordT:
+    """A record of a file. Raises DataError naming the place and each fault."""
+    if not isinstance(found, Mapping):
+        names = ", ".join(repr(name) for name in model.model_fields)
+        raise DataError(f"{where}: {type(found).__name__}, expected an object with {names}")
+    try:
+        return validated(model, found, where)
+    except ConfigError as error:
+        raise DataError(str(error)) from None
 
 
 def text_of(path: Path, key: str) -> str:
@@ -318,20 +345,17 @@ def text_of(path: Path, key: str) -> str:
 
 
 NEWS_KEY = "advisor.context.news"
-_FIELDS = ("time", "source", "text", "symbol")
 _MOST_SOURCE = 40  # characters of a source that are shown
 _HOUR = 3600.0
 
 
-class NewsItem(NamedTuple):
-    """One item. time: UTC seconds of its stamp. symbol: the market that it concerns; None for
-    all.
-    """
+class NewsItem(Section, frozen=True):
+    """One item. symbol: the market that it concerns; None for all."""
 
-    time: float
-    source: str
-    text: str
-    symbol: str | None
+    time: Stamp
+    source: Words
+    text: Words
+    symbol: str | None = None
 
 
 class Feed(NamedTuple):
@@ -365,37 +389,7 @@ def _item(line: str, where: str) -> NewsItem:
         found = json.loads(line)
     except (ValueError, RecursionError):
         raise DataError(f"{where}: not JSON; expected {_EXAMPLE}") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{where}: {type(found).__name__}, expected an object such as {_EXAMPLE}")
-    for name in found:
-        if name not in _FIELDS:
-            raise DataError(f"{where}: field {ascii(name)[:40]}: unknown{nearest(name, _FIELDS)}")
-    if (time := seconds_of(found.get("time"))) is None:
-        raise DataError(
-            f"{where}: field 'time': {_short(found.get('time'))}; expected a stamp with its UTC offset, as "
-            "2013-10-07T09:20:00-04:00"
-        )
-    source, text = (_words(found, name, where) for name in ("source", "text"))
-    symbol = found.get("symbol")
-    if symbol is not None and not isinstance(symbol, str):
-        raise DataError(
-            f"{where}: field 'symbol': {_short(symbol)}; expected text such as ES, or leave it out"
-        )
-    return NewsItem(time, source, text, symbol)
-
-
-def _words(found: Mapping[str, Any], name: str, where: str) -> str:
-    value = found.get(name)
-    if not isinstance(value, str) or not plain(value, _MOST_SOURCE):
-        raise DataError(
-            f"{where}: field {name!r}: {_short(value)}; expected text with at least one readable word, or "
-            "take the line out"
-        )
-    return value
-
-
-def _short(value: object) -> str:
-    return "missing" if value is None else f"found {ascii(value)[:60]}"
+    return record_of(NewsItem, found, where)
 
 
 _EXAMPLE = '{"time": "2013-10-07T09:20:00-04:00", "source": "wire", "text": "..."}'
@@ -433,20 +427,18 @@ def news_block(news: Feed, symbol: str, close: float, zone: str, config: Context
 
 
 CALENDAR_KEY = "advisor.context.calendar"
-IMPORTANCE = ("low", "medium", "high")
+IMPORTANCE = ("low", "medium", "high")  # from the least
 _NEEDED, _ALL = ("time", "name", "importance"), ("time", "name", "importance", "actual")
 _MOST_NAME, _MOST_VALUE = 80, 40  # characters that are shown
 
 
-class Event(NamedTuple):
-    """A scheduled event. time: UTC seconds. actual: the value that it brought; None if the file has
-    none.
-    """
+class Event(Section, frozen=True):
+    """A scheduled event. actual: the value that it brought; None if the file has none."""
 
-    time: float
-    name: str
-    importance: str
-    actual: str | None
+    time: Stamp
+    name: Words
+    importance: Literal["low", "medium", "high"]
+    actual: str | None = None
 
 
 def read_events(path: Path) -> Feed:
@@ -491,19 +483,10 @@ def _event(row: Mapping[str, str], whole: bool, where: str) -> Event:
         raise DataError(
             f"{where}: has not as many cells as the first line; put cells that hold a comma in quotes"
         )
-    if (time := seconds_of(row["time"].strip())) is None:
-        raise DataError(
-            f"{where}: column 'time': found {ascii(row['time'])[:60]}; expected a stamp with its UTC "
-            "offset, as 2013-10-08T08:30:00-04:00"
-        )
-    if not plain(row["name"], _MOST_NAME):
-        raise DataError(f"{where}: column 'name': found {ascii(row['name'])[:60]}; expected text")
-    if (importance := row["importance"].strip()) not in IMPORTANCE:
-        raise DataError(
-            f"{where}: column 'importance': found {ascii(importance)[:40]}; expected one of "
-            f"{', '.join(IMPORTANCE)}"
-        )
-    return Event(time, row["name"], importance, row.get("actual", "").strip() or None)
+    found = {name: cell if name == "name" else cell.strip() for name, cell in row.items()}
+    return record_of(
+        Event, {name: cell for name, cell in found.items() if cell or name != "actual"}, where
+    )
 
 
 def value_at(event: Event, close: float, delay: float) -> str | None:

@@ -25,14 +25,14 @@ import queue
 import random
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use, asked_wait
-from jaxtrade.advisor.host.registry import calls_of
+from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.types import (
     Advice,
@@ -46,12 +46,61 @@ from jaxtrade.advisor.host.types import (
 from jaxtrade.config.service import ServiceOptions
 
 
-class Job(NamedTuple):
-    """A question for a worker. deadline: clock time by which the backend must return."""
+class Key(NamedTuple):
+    """Identifies a question within a run. The bar and the prompt's version determine the whole
+    prompt.
+    """
 
-    number: int
+    bar: int
+    prompt_version: str
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A question that is waiting or in flight.
+
+    serial: number of its first submission. chunk: when it was last submitted. count: submissions.
+        attempts: requests
+    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last
+    retry. looked_up: whether the cache was searched without success. cache_key: see
+    `AdviceCache.key`.
+    """
+
+    key: Key
     question: Question
+    priority: float
+    serial: int
+    chunk: int
+    attempts: int = 0
+    not_before: float = -math.inf
+    delay: float = 0.0
+    looked_up: bool = False
+    cache_key: str = ""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question
+        comes first.
+        """
+        return (self.priority, -self.serial)
+
+
+@dataclass(eq=False)
+class Job:
+    """A question in flight, with a worker.
+
+    booking: what it may cost. deadline: clock time by which the backend must return. given_up:
+        whether the pool's owner waits for it no longer.
+    """
+
+    entry: Entry
+    booking: Booking
     deadline: float
+    given_up: bool = False
+
+    @property
+    def question(self) -> Question:
+        return self.entry.question
 
 
 class Finished(NamedTuple):
@@ -88,8 +137,7 @@ class WorkerPool:
 
     def __post_init__(self) -> None:
         self._gone, self._stopping = 0, False
-        self._busy: dict[int, Job] = {}
-        self._given_up: set[int] = set()  # numbers of jobs
+        self._busy: set[Job] = set()
         self._threads: list[threading.Thread] = []
         self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         for _ in range(self.size):
@@ -117,9 +165,14 @@ class WorkerPool:
         return self._workers < self.size and not self._stopping
 
     @property
+    def busy(self) -> int:
+        """The number of questions that workers hold."""
+        return len(self._busy)
+
+    @property
     def free(self) -> int:
-        """The number of questions that may be asked beside those under way."""
-        return self._workers - len(self._busy)
+        """The number of questions that may be asked beside those."""
+        return self._workers - self.busy
 
     @property
     def threads(self) -> int:
@@ -128,24 +181,24 @@ class WorkerPool:
 
     def start(self, job: Job) -> None:
         """Give `job` to a free worker. Needs `free` > 0."""
-        self._busy[job.number] = job
+        self._busy.add(job)
         self._inbox.put(job)
 
     def returned(self, finished: Finished) -> bool:
         """Note a result. Returns False where it is late, that is, its job was given up."""
-        self._given_up.discard(finished.job.number)
-        if self._busy.pop(finished.job.number, None) is None:
+        if finished.job.given_up:
             return False
+        self._busy.remove(finished.job)
         if finished.died:
             self._replace()
         return True
 
     def lost(self, now: float) -> list[Job]:
         """Give up the workers that are stuck, and replace them. Returns their jobs."""
-        found = [job for job in self._busy.values() if now > job.deadline + self.grace]
+        found = [job for job in self._busy if now > job.deadline + self.grace]
         for job in found:
-            del self._busy[job.number]
-            self._given_up.add(job.number)
+            job.given_up = True
+            self._busy.remove(job)
             self._replace()
         return found
 
@@ -162,8 +215,8 @@ class WorkerPool:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _work(self) -> None:
-        while (job := self._inbox.get()) is not None:
-            finished, lost = self._ask(job), job.number in self._given_up
+        while job := self._inbox.get():
+            finished, lost = self._ask(job), job.given_up
             self.post(finished)
             if finished.died or lost:
                 return
@@ -180,15 +233,6 @@ class WorkerPool:
             answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
             died = not isinstance(error, Exception)  # SystemExit and similar: its state is unknown
             return Finished(job, answer, self.clock() - began, name, died)
-
-
-class Key(NamedTuple):
-    """Identifies a question within a run. The bar and the prompt's version determine the whole
-    prompt.
-    """
-
-    bar: int
-    prompt_version: str
 
 
 class State(enum.Enum):
@@ -217,36 +261,6 @@ _SETTLED = {
     "poisoned": State.POISONED,
 }
 _FOR_GOOD = {state: (state, math.inf) for state in State}  # shared by hundreds of thousands of keys
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A question that is waiting or in flight.
-
-    serial: number of its first submission. chunk: when it was last submitted. count: submissions.
-        attempts: requests
-    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last
-    retry. looked_up: whether the cache was searched without success. cache_key: see
-    `AdviceCache.key`.
-    """
-
-    key: Key
-    question: Question
-    priority: float
-    serial: int
-    chunk: int
-    attempts: int = 0
-    not_before: float = -math.inf
-    delay: float = 0.0
-    looked_up: bool = False
-    cache_key: str = ""
-
-    @property
-    def rank(self) -> tuple[float, int]:
-        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question
-        comes first.
-        """
-        return (self.priority, -self.serial)
 
 
 @dataclass(eq=False)
@@ -315,12 +329,12 @@ class QuestionQueue:
         key = Key(question.bar, question.prompt_version)
         if not math.isfinite(priority):
             self.counts.dropped += 1
-        elif (entry := self._waiting.get(key)) is not None:
+        elif entry := self._waiting.get(key):
             self.counts.deduped += 1
             self._leave(entry)
             self._want(entry, priority)
             self._join(entry)
-        elif (entry := self._flying.get(key)) is not None:
+        elif entry := self._flying.get(key):
             self.counts.deduped += 1
             self._want(entry, priority)
         elif key in self._settled and now < self._settled[key][1]:
@@ -390,7 +404,7 @@ class QuestionQueue:
         """Settle a question, waiting or in flight. count: one of `_SETTLED`. It is not sent again
         before `until`.
         """
-        if self._flying.pop(entry.key, None) is None:
+        if not self._flying.pop(entry.key, None):
             self._leave(entry)
         state = _SETTLED[count]
         self._settled[entry.key] = _FOR_GOOD[state] if until == math.inf else (state, until)
@@ -408,19 +422,12 @@ _LOOK_UPS = 256  # cache look-ups in one turn
 _FLUSH_AGAIN_S = 1.0  # before the next flush, where another process holds the cache's file
 
 
-class _Flight(NamedTuple):
-    """A request in flight."""
-
-    entry: Entry
-    booking: Booking
-
-
 @dataclass(eq=False)
 class Desk:
     """The rules of the service, separate from its threads so that tests can call them directly.
 
-    deliver: receives every answer once. room: returns how many more answers it can receive. faults:
-        counts contained exceptions, and tells one line per problem. use: what the answers are for.
+    ready: receives every answer once, as (bar, advice). faults: counts contained exceptions, and
+        tells one line per problem. use: what the answers are for.
     """
 
     backend: Backend
@@ -429,8 +436,7 @@ class Desk:
     cache: AdviceCache
     ledger: Ledger
     pool: WorkerPool
-    deliver: Callable[[int, Advice], None]
-    room: Callable[[], int]
+    ready: deque[tuple[int, Advice]]
     faults: ContainedFaults
     use: Use = TRAINING
 
@@ -444,18 +450,8 @@ class Desk:
         )
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
-        self._flights: dict[int, _Flight] = {}  # by job number
-        self._abandoned: dict[
-            int, _Flight
-        ] = {}  # flights of workers that are stuck or dead, by job number
         self._repeated: dict[Key, Counter[str]] = defaultdict(Counter)
-        self._jobs = 0
         self._calls = calls_of(backend)
-
-    @property
-    def in_flight(self) -> int:
-        """The number of questions that workers hold."""
-        return len(self._flights)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -475,19 +471,17 @@ class Desk:
         if finished.fault:
             line = f"advisor: the backend raised {finished.fault}; contained"
             self.faults.trouble(finished.fault, line)
-        flight = self._flights.pop(finished.job.number, None)
-        if (
-            not self.pool.returned(finished) or flight is None
-        ):  # the job was already settled as lost
-            self._late(finished.job, answer)
+        job = finished.job
+        if not self.pool.returned(finished):  # the job was already settled as lost
+            self._late(job, answer)
             return
         self.counts.died += finished.died
         for latency in [part.latency for part in answer.parts] or [finished.latency]:
             self.counts.latency.add(latency)
-        self.gates.account(flight.booking, answer)
+        self.gates.account(job.booking, answer)
         answer = self.gates.of_one_model(answer)
-        self.gates.learn(flight.booking, answer, now)
-        self._settle(flight.entry, answer, now)
+        self.gates.learn(job.booking, answer, now)
+        self._settle(job.entry, answer, now)
         self._check_pool(now)
 
     # --- a turn ------------------------------------------------------------------------------------------------------
@@ -510,8 +504,8 @@ class Desk:
         return more
 
     def _space(self) -> int:
-        """How many more answers the outlet can take, after all requests in flight."""
-        return self.room() - len(self._flights)
+        """How many more answers may wait to be taken, after all requests in flight."""
+        return self.options.ready_rows - len(self.ready) - self.pool.busy
 
     def _give_up(self, now: float) -> None:
         """Settle the requests of stuck workers.
@@ -520,12 +514,10 @@ class Desk:
         would be paid twice.
         """
         for job in self.pool.lost(now):
-            flight = self._flights.pop(job.number)
-            self._abandoned[job.number] = flight
             self.counts.stuck += 1
             answer = Answer(None, Failure.TIMEOUT, "no return at the deadline")
-            self.gates.learn(flight.booking, answer, now)
-            self.queue.settle(flight.entry, "failed")
+            self.gates.learn(job.booking, answer, now)
+            self.queue.settle(job.entry, "failed")
         self._check_pool(now)
 
     def _check_pool(self, now: float) -> None:
@@ -545,49 +537,38 @@ class Desk:
     def _known(self, entry: Entry) -> bool:
         """Settle a waiting question from the cache. Returns whether the cache settled it."""
         cached = self.cache.get(entry.cache_key)
-        if cached is None:
-            return False
-        if cached.advice is None and cached.failure is not None:
+        if cached and cached.advice:
+            if problem(cached.advice):
+                return False  # an edited or old file: send the question again
+            self.queue.settle(entry, "cache_hit")
+            self.ready.append((entry.key.bar, cached.advice))
+            return True
+        if cached and cached.failure:
             # Failures of earlier runs count like this run's.
             faults, fault = self._repeated[entry.key], cached.failure.value
             faults[fault] = max(faults[fault], cached.attempts)
-            if cached.attempts < self.options.poison_after:
-                return False
-            self.queue.settle(entry, "poisoned")
-            self.counts.negatives += 1
-            return True
-        if cached.advice is None or problem(cached.advice):
-            return False  # an edited or old file: send the question again
-        self.queue.settle(entry, "cache_hit")
-        self.deliver(entry.key.bar, cached.advice)
-        return True
+            if cached.attempts >= self.options.poison_after:
+                self.queue.settle(entry, "poisoned")
+                self.counts.negatives += 1
+                return True
+        return False
 
     def _ask_next(self, now: float) -> bool:
         """Send the most wanted question to a worker. Returns False where no request may start
         now.
         """
-        if (
-            self._space() <= 0
-            or self.pool.free <= 0
-            or not self.gates.are_open(now, len(self._flights))
-        ):
+        busy = self.pool.busy
+        if self._space() <= 0 or self.pool.free <= 0 or not self.gates.are_open(now, busy):
             return False
-        if (entry := self.queue.next(now)) is None:
+        if not (entry := self.queue.next(now)):
             return False
         if self._known(entry):  # another process or a late worker has answered it since the look-up
             return True
-        booking = self.gates.book(
-            entry.question.prompt, entry.attempts == 0, now, len(self._flights)
-        )
-        if booking is None:
-            return False
-        self.queue.start(entry)
-        self._jobs += 1
-        self._flights[self._jobs] = _Flight(entry, booking)
-        self.pool.start(
-            Job(self._jobs, entry.question, now + self._calls * self.options.deadline_s)
-        )
-        return True
+        booking = self.gates.book(entry.question.prompt, entry.attempts == 0, now, busy)
+        if booking:
+            self.queue.start(entry)
+            self.pool.start(Job(entry, booking, now + self._calls * self.options.deadline_s))
+        return bool(booking)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
@@ -595,11 +576,11 @@ class Desk:
         """Settle a question with its answer: done, poisoned, queued for a retry, or failed. No
         advice is invented.
         """
-        self.cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
-        if answer.advice is not None:
+        self.cache.put(entry.cache_key, entry.question, answer)
+        if answer.advice:
             self._repeated.pop(entry.key, None)
             self.queue.settle(entry, "done")
-            self.deliver(entry.key.bar, answer.advice)
+            self.ready.append((entry.key.bar, answer.advice))
         elif answer.failure is Failure.STOPPED:
             self.queue.settle(entry, "dropped", now + self.options.failed_for_s)
         elif (
@@ -607,8 +588,7 @@ class Desk:
             and entry.attempts <= MOST_FALLBACKS
             and not self.gates.stopping
         ):
-            self.counts.retried += 1
-            self.queue.again(entry, now)
+            self._again(entry, now)
         elif self._is_poison(entry.key, verdict_of(answer).fault):
             self.queue.settle(entry, "poisoned")
         elif not self.gates.stopping and self.gates.may_retry(answer, entry.attempts):
@@ -616,11 +596,14 @@ class Desk:
             base = self.options.retry_base_s
             wait = self._rng.uniform(base, max(base, 3 * entry.delay))
             entry.delay = min(self.options.retry_cap_s, wait)
-            self.counts.retried += 1
-            self.queue.again(entry, now + max(entry.delay, asked_wait(answer)))
+            self._again(entry, now + max(entry.delay, answer.retry_after))
         else:
-            until = now + max(self.options.failed_for_s, asked_wait(answer))
+            until = now + max(self.options.failed_for_s, answer.retry_after)
             self.queue.settle(entry, "failed", until)
+
+    def _again(self, entry: Entry, not_before: float) -> None:
+        self.counts.retried += 1
+        self.queue.again(entry, not_before)
 
     def _is_poison(self, key: Key, fault: str) -> bool:
         if not fault:
@@ -633,13 +616,11 @@ class Desk:
         """Handle the answer of a worker that was given up. It is paid for, so the cache keeps
         it.
         """
-        if (flight := self._abandoned.pop(job.number, None)) is None:
-            return
-        self.gates.account(flight.booking, answer)
-        if self.gates.of_one_model(answer).advice is not None:
+        self.gates.account(job.booking, answer)
+        if self.gates.of_one_model(answer).advice:
             self.counts.late += 1
-            self.cache.put(flight.entry.cache_key, flight.entry.question, answer._replace(parts=()))
-            self.queue.forgive(flight.entry.key)
+            self.cache.put(job.entry.cache_key, job.question, answer)
+            self.queue.forgive(job.entry.key)
 
     def snapshot(self) -> dict[str, Any]:
         """All counts, as JSON values."""

@@ -24,7 +24,7 @@ from urllib.parse import SplitResult
 
 import httpx
 
-from jaxtrade.advisor.host.types import Failure, TransportError
+from jaxtrade.advisor.host.types import FailedError, Failure
 
 # At DEBUG, httpcore logs what a server sends, and a server may send the key back.
 logging.getLogger("httpcore").setLevel(logging.INFO)
@@ -62,15 +62,15 @@ class Client:
         headers: dict[str, str],
         deadline: float,
         cap: int,
-        body: bytes | None = None,
+        body: bytes = b"",
     ) -> Reply:
         """Send one POST, or one GET without a body, and return the response.
 
         deadline: of `time.monotonic`. cap: most bytes of the response's body. Raises
-        TransportError.
+        FailedError.
         """
         request = httpx.Request(
-            "GET" if body is None else "POST",
+            "POST" if body else "GET",
             self._base.geturl() + path,
             headers={"Connection": "close", **headers},
             content=body,
@@ -79,7 +79,7 @@ class Client:
             with asyncio.Runner(loop_factory=lambda: _Loop(self._local)) as runner:
                 return runner.run(self._within(request, deadline, cap))
         except asyncio.CancelledError:
-            raise TransportError(Failure.STOPPED, "closed", False) from None
+            raise FailedError(Failure.STOPPED, "closed", False) from None
         except (httpx.TransportError, OSError) as error:
             raise _classified(error, self._base.hostname or "") from None
 
@@ -105,16 +105,16 @@ class Client:
             coding = found.get("content-encoding", "identity")
             if coding.lower() != "identity":
                 detail = f"content came as {coding[:20]!r}, asked for none"
-                raise TransportError(Failure.HTTP, detail, False, status)
+                raise FailedError(Failure.HTTP, detail, False, status)
             body = bytearray()
             # h11 has checked that the announced length holds digits only.
             if int(found.get("content-length", "0")) > cap:
                 detail = f"announced more than {cap} bytes"
-                raise TransportError(Failure.TOO_LARGE, detail, False, status)
+                raise FailedError(Failure.TOO_LARGE, detail, False, status)
             async for piece in response.aiter_raw():
                 body += piece
                 if len(body) > cap:
-                    raise TransportError(Failure.TOO_LARGE, f"more than {cap} bytes", False, status)
+                    raise FailedError(Failure.TOO_LARGE, f"more than {cap} bytes", False, status)
             return Reply(status, found, bytes(body))
 
     def close(self) -> None:
@@ -159,23 +159,23 @@ class _Loop(asyncio.SelectorEventLoop):
         if isinstance(addresses := await found, Exception):
             raise addresses
         if self._local and not all(item[4][0].startswith(_LOOPBACK) for item in addresses):
-            raise TransportError(
+            raise FailedError(
                 Failure.CONNECTION, f"{host} is not this machine: no plain http", False
             )
         return addresses
 
 
-def _classified(error: Exception, host: str) -> TransportError:
+def _classified(error: Exception, host: str) -> FailedError:
     """Convert an exception of sockets, TLS or HTTP to a failure. Messages name the host and nothing
     that was sent.
     """
     if isinstance(error, TimeoutError):
-        return TransportError(Failure.TIMEOUT, f"{host} did not answer by the deadline", True)
+        return FailedError(Failure.TIMEOUT, f"{host} did not answer by the deadline", True)
     if isinstance(error, httpx.LocalProtocolError):
-        return TransportError(Failure.CONNECTION, f"the request to {host} cannot be sent", False)
+        return FailedError(Failure.CONNECTION, f"the request to {host} cannot be sent", False)
     detail, retryable = f"{host} broke off or is not HTTP: {error}", True
     cause: BaseException | None = error
-    while cause is not None:
+    while cause:
         if isinstance(cause, ssl.SSLCertVerificationError):
             detail, retryable = f"certificate of {host}: {cause.verify_message}", False
         elif isinstance(cause, ssl.SSLError):
@@ -185,4 +185,4 @@ def _classified(error: Exception, host: str) -> TransportError:
         elif isinstance(cause, OSError):
             detail = f"{host}: {cause.strerror or cause}"
         cause = cause.__cause__ or cause.__context__
-    return TransportError(Failure.CONNECTION, detail, retryable)
+    return FailedError(Failure.CONNECTION, detail, retryable)

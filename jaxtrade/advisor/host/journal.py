@@ -94,17 +94,11 @@ def _check(
     """
     if not bars or len(bars) != rows or len(set(bars)) != len(bars):
         raise ValueError(f"{rows} rows of {len(set(bars))} distinct bars out of {len(bars)}")
-    if before is not None and (version <= before.version or update < before.update):
+    if before and (version <= before.version or update < before.update):
         raise ValueError(
             f"version {version} of update {update} after version {before.version} of update "
             f"{before.update}"
         )
-
-
-def _check_widths(rows: Sequence[Sequence[float]]) -> None:
-    """Raise ValueError where rows have different lengths."""
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("rows of several widths")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -128,7 +122,8 @@ def _delta(
             tuple(found["bars"]),
             tuple(tuple(row) for row in found["rows"]),
         )
-        _check_widths(delta.rows)
+        if len({len(row) for row in delta.rows}) > 1:
+            raise ValueError("rows of several widths")
         _check(delta.update, delta.version, delta.bars, len(delta.rows), before)
         return delta
     except (KeyError, TypeError, ValueError) as error:
@@ -184,7 +179,7 @@ def read_journal(
         else:
             why = f"format {found.get('format')}, this version reads {FORMAT}"
             raise _fault(path, number, why)
-    if header is None:
+    if not header:
         raise _fault(path, 1, "missing (an empty file, or no journal)")
     if torn:
         notes.append(
@@ -201,25 +196,25 @@ def read_journal(
                 f"{path}: header (line 1): '{name}' is {recorded.header.get(name)!r}, this run has "
                 f"{value!r}; the journal belongs to another run"
             )
-    if position is not None:
-        check_position(path, recorded, position)
+    if position:
+        check_position(path, recorded.digests, position)
     return recorded
 
 
 def check_position(
-    path: Path, recorded: Recorded, position: JournalPosition, where: str = "the run"
+    path: Path | str, digests: Sequence[str], position: JournalPosition, where: str = "the run"
 ) -> None:
-    """Check that a journal contains a place. where: what knows the place.
+    """Check that a journal contains a place. digests: as of `Recorded`. where: what knows the
+    place.
 
     Raises JournalError, which names the first line that is missing or different.
     """
-    if position.deltas > recorded.position.deltas:
+    if position.deltas >= len(digests):
         raise JournalError(
-            f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
-            f"missing: {where} knows {position.deltas} deltas; the journal was cut. Restore the file, "
-            "or record a new one"
+            f"{path}: line {len(digests) + 1} (delta {len(digests)}) is missing: {where} knows "
+            f"{position.deltas} deltas; the journal was cut. Restore the file, or record a new one"
         )
-    if recorded.digests[position.deltas] != position.sha256:
+    if digests[position.deltas] != position.sha256:
         raise JournalError(
             f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that {where} "
             "knows; the journal belongs to another run. Restore the file, or record a new one"
@@ -300,21 +295,10 @@ class Journal:
         return JournalPosition(self._deltas, self._digest)
 
     def append(
-        self, update: int, version: int, bars: Sequence[int], rows: Sequence[Sequence[float]]
-    ) -> JournalPosition:
-        """Record rows that become visible at `update`.
-
-        Raises like `append_texts`, and ValueError for a number that is not finite.
-        """
-        _check_widths(rows)
-        return self.append_texts(
-            int(update), int(version), [int(bar) for bar in bars], [row_text(row) for row in rows]
-        )
-
-    def append_texts(
         self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]
     ) -> JournalPosition:
-        """Like `append`, for rows given as `row_text`, which another thread may have prepared.
+        """Record rows that become visible at `update`. texts: of the rows (`row_text`), which
+        another thread may have prepared.
 
         Raises:
             ValueError: the version does not rise, or a bar appears twice.

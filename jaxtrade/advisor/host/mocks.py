@@ -273,7 +273,7 @@ class Wrapper(Mock):
         that bar.
         """
         about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
-        if about is None:
+        if not about:
             return Answer(None, Failure.EMPTY, f"bar {bar} cannot be asked about")
         return self.inner.answer(about, deadline)
 
@@ -353,9 +353,11 @@ class Shifted(Moved):
                 f"mock:shifted: {len(bars)} bars, {len(set(bars))} of them different; expected two or "
                 "more bars, each once"
             )
-        self._other = (
-            _rotated(self.sessions, seed) if len(self.sessions) > 1 else _turned(bars, least, seed)
-        )
+        if len(self.sessions) > 1:
+            self._other = _rotated(self.sessions, seed)
+        else:
+            offset = _offset(len(bars), max(least, len(bars) // 4), seed)
+            self._other = dict(zip(bars, bars[offset:] + bars[:offset], strict=True))
 
 
 def _offset(number: int, least: int, seed: int) -> int:
@@ -378,12 +380,6 @@ def _rotated(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[i
             near = there[max(0, right - 1) : right + 1]
             other[bar] = min(near, key=lambda candidate: abs(candidate[1] - place))[0]
     return other
-
-
-def _turned(bars: Sequence[int], least: int, seed: int) -> dict[int, int]:
-    """bar -> another bar of the only session."""
-    offset = _offset(len(bars), max(least, len(bars) // 4), seed)
-    return {bar: bars[(i + offset) % len(bars)] for i, bar in enumerate(bars)}
 
 
 class Delayed(Wrapper):

@@ -27,11 +27,12 @@ import ssl
 import stat
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
+
+from pydantic import AfterValidator
 
 from jaxtrade.advisor.host.replies import FORMS, Forms, Sampling, printable, read_reply
 from jaxtrade.advisor.host.types import (
@@ -40,13 +41,14 @@ from jaxtrade.advisor.host.types import (
     PARSERS,
     SCHEMA_HASH,
     Answer,
+    FailedError,
     Failure,
     Question,
-    RefusedError,
-    TransportError,
     strict_json,
 )
-from jaxtrade.config import AdvisorConfig, RunConfig
+from jaxtrade.config import AdvisorConfig, RunConfig, validated
+from jaxtrade.config.base import Section, limited
+from jaxtrade.config.service import is_server, parts_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
 
@@ -135,11 +137,20 @@ _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 _PATH = "/chat/completions"
 _URLS = "http://127.0.0.1:8080/v1 or https://HOST/v1"
 _MAX_DETAIL = 300
-Structured = Literal["json_schema", "json_object", "none"]
 
 
-@dataclass(frozen=True)
-class OpenAIOptions:
+def _is_name(value: object) -> bool:
+    """Whether a value can be the name of a model."""
+    return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
+
+
+def _named(value: str) -> str:
+    if not _is_name(value):
+        raise ValueError("expected the name that the server knows it by (see its /v1/models)")
+    return value
+
+
+class OpenAIOptions(Section, frozen=True):
     """Settings of a server. None of them is secret.
 
     base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file:
@@ -153,27 +164,27 @@ class OpenAIOptions:
     """
 
     base_url: str
-    model: str
+    model: Annotated[str, AfterValidator(_named)]
     key_env: str | None = None
     key_file: str | Path | None = None
-    structured: Structured = "json_schema"
+    structured: Literal["json_schema", "json_object", "none"] = "json_schema"
     answer: Literal["json", "pipe"] = "json"
-    temperature: float | None = 0.0
+    temperature: float | None = limited(0.0, 0, 2)
     seed: int | None = None
-    max_tokens: int = 200
+    max_tokens: int = limited(200, 1, 32768)
     tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    max_bytes: int = 256 * 1024
+    max_bytes: int = limited(256 * 1024, 1024, 2**24)
     ca_file: str | Path | None = None
 
 
 class OpenAIBackend:
     """A backend that asks one model on one server."""
 
-    def __init__(self, options: OpenAIOptions) -> None:
-        """Raises ConfigError for an invalid setting, a missing key or a missing library."""
-        self._options = options
-        self._base = check_url(options.base_url)
-        _check(options)
+    def __init__(self, **settings: Any) -> None:
+        """settings: of `OpenAIOptions`. Raises ConfigError for an invalid one, a missing key or a
+        missing library."""
+        self._base = check_url(settings["base_url"])
+        self._options = options = validated(OpenAIOptions, settings, "advisor.options")
         self._key = read_key(options.key_env, options.key_file)
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
         self._client = client_of(self._base, options.ca_file)
@@ -209,7 +220,7 @@ class OpenAIBackend:
         began = time.monotonic()
         try:
             answer = self._answer(question, deadline, number)
-        except TransportError as error:
+        except FailedError as error:
             answer = error.answer
         except Exception as error:  # a bug in the client: `Backend.answer` never raises
             detail = f"unexpected {type(error).__name__} in the client"
@@ -236,9 +247,8 @@ class OpenAIBackend:
         detail, model, raw = printable(answer.detail), answer.model, answer.raw
         if self._key:
             detail, model = self._key.scrub(detail), self._key.scrub(model)
-            raw = self._key.scrub(
-                raw, parts=answer.advice is None
-            )  # a message shows the text of an unusable answer
+            # A message shows the text of an unusable answer.
+            raw = self._key.scrub(raw, parts=not answer.advice)
         return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
 
     def close(self) -> None:
@@ -248,25 +258,18 @@ class OpenAIBackend:
         self._client.close()
 
 
-def request_body(
-    options: OpenAIOptions, prompt: str, form: str | None = None, sample: int = 0
-) -> dict[str, Any]:
-    """The JSON body of one request. form: one of `FORMS`; by default the configured one. sample:
-    see `OpenAIBackend.answer`.
-    """
-    form = options.structured if form is None else form
+def request_body(options: OpenAIOptions, prompt: str, form: str, sample: int = 0) -> dict[str, Any]:
+    """The JSON body of one request. form: one of `FORMS`. sample: see `OpenAIBackend.answer`."""
     body: dict[str, Any] = {
         "model": options.model,
         "messages": [{"role": "user", "content": prompt}],
         options.tokens_key: options.max_tokens,
         "stream": False,
     }
-    for name, value in (
-        ("temperature", options.temperature),
-        ("seed", None if options.seed is None else options.seed + sample),
-    ):
-        if value is not None:
-            body[name] = value
+    if options.temperature is not None:
+        body["temperature"] = options.temperature
+    if options.seed is not None:
+        body["seed"] = options.seed + sample
     if options.answer == "json" and form == "json_schema":
         schema = {"name": "advice", "strict": True, "schema": ADVICE_SCHEMA}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -306,27 +309,6 @@ def check_url(text: str) -> SplitResult:
     return url._replace(path=url.path.rstrip("/"))
 
 
-def _check(o: OpenAIOptions) -> None:
-    if not _is_name(o.model):
-        raise ConfigError(
-            "advisor model: expected the name that the server knows it by (see its /v1/models)"
-        )
-    for name, kind in (
-        ("structured", Structured),
-        ("answer", Literal["json", "pipe"]),
-        ("tokens_key", Literal["max_tokens", "max_completion_tokens"]),
-    ):
-        if getattr(o, name) not in get_args(kind):
-            raise ConfigError(
-                f"advisor {name} {getattr(o, name)!r}: expected {', '.join(get_args(kind))}"
-            )
-    if o.temperature is not None and not 0 <= o.temperature <= 2:
-        raise ConfigError(f"advisor temperature {o.temperature}: expected 0 to 2")
-    for name, low, high in (("max_tokens", 1, 32768), ("max_bytes", 1024, 2**24)):
-        if not low <= getattr(o, name) <= high:
-            raise ConfigError(f"advisor {name} {getattr(o, name)}: expected {low} to {high}")
-
-
 def client_of(base: SplitResult, ca_file: str | Path | None) -> Client:
     """A client of the server at a valid base URL. ca_file: certificates to trust instead of the
     system's.
@@ -357,24 +339,13 @@ DEADLINE_S = 15.0  # of a list of models; a server that loads models may be slow
 MAX_BYTES = 4 * 1024 * 1024  # hundreds of models with their descriptions
 _MOST_NAMED = 12  # models that an error lists
 _LIST = "/models"
+_ACCESS = ("key_env", "key_file", "ca_file")  # options of how a server is reached
 _MEANING = {
     401: "the key is not accepted",
     403: "the key may not do this",
     404: "it has no list of models here; the "
     "URL ends where /chat/completions would follow, as http://127.0.0.1:8080/v1",
 }
-
-
-class Access(NamedTuple):
-    """How a server is reached. key_env, key_file: where the key is; neither for a server without
-    one. ca_file: PEM file of certificates to trust instead of the system's."""
-
-    key_env: str | None = None
-    key_file: str | Path | None = None
-    ca_file: str | Path | None = None
-
-
-PLAIN = Access()
 
 
 class NoListError(ConfigError):
@@ -388,15 +359,21 @@ class Model(NamedTuple):
     owner: str = ""
 
 
-def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> tuple[Model, ...]:
+def list_models(
+    url: str,
+    key_env: str | None = None,
+    key_file: str | Path | None = None,
+    ca_file: str | Path | None = None,
+    seconds: float = DEADLINE_S,
+) -> tuple[Model, ...]:
     """The models of the server with the base URL `url`, in its order.
 
-    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used,
-        NoListError where the
-    server gives no list. Messages name the server and hold no key.
+    seconds: the total deadline; the others as in `OpenAIOptions`. Raises ConfigError where the URL
+    or the key cannot be used, NoListError where the server gives no list. Messages name the server
+    and hold no key.
     """
-    base, key = check_url(url), read_key(access.key_env, access.key_file)
-    client = client_of(base, access.ca_file)
+    base, key = check_url(url), read_key(key_env, key_file)
+    client = client_of(base, ca_file)
 
     def no_list(why: str, fix: str) -> NoListError:
         why = printable(why)[:300]
@@ -406,14 +383,14 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
 
     try:
         status, _, body = client.send(_LIST, headers_of(key), time.monotonic() + seconds, MAX_BYTES)
-    except TransportError as error:
+    except FailedError as error:
         raise no_list(str(error), "start the server, or check the URL") from None
     if status != 200:
         fix = _MEANING.get(status, "see the server's own messages")
         raise no_list(f"status {status}", fix)
     try:
         value = strict_json(body.decode("utf-8"), MAX_BYTES)
-    except (UnicodeDecodeError, RefusedError) as error:
+    except (UnicodeDecodeError, FailedError) as error:
         raise no_list(f"the answer is no JSON ({error})", "check the URL") from None
     rows = value.get("data", value) if isinstance(value, dict) else value
     rows = [] if rows is None else rows  # Ollama without a model
@@ -428,12 +405,12 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
     return tuple(found)
 
 
-def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
-    """The name of the only model of a server. Raises ConfigError as `list_models`, and for none or
-    several models.
+def only_model(url: str, **access: Any) -> str:
+    """The name of the only model of a server. access: as of `list_models`. Raises ConfigError as
+    that, and for none or several models.
     """
     try:
-        found = list_models(url, access, seconds)
+        found = list_models(url, **access)
     except NoListError as error:
         raise NoListError(
             f"{error}; with a model named (--set advisor.options.model=NAME) a run starts although the "
@@ -465,35 +442,33 @@ def with_model(config: RunConfig, tell: Tell) -> RunConfig:
     """
     chosen = config.advisor
     panel = tuple(
-        member.model_copy(update={"options": _named(member.kind, member.options, chosen, tell)})
+        member.model_copy(
+            update={"options": _with_model(member.kind, member.options, chosen, tell)}
+        )
         for member in chosen.panel
     )
-    changes: dict[str, Any] = {"panel": panel}
-    if not panel:
-        changes = {"options": _named(chosen.kind, chosen.options, chosen, tell)}
-    return config.model_copy(update={"advisor": chosen.model_copy(update=changes)})
+    if panel:
+        return config.replaced(advisor={"panel": panel})
+    options = _with_model(chosen.kind, chosen.options, chosen, tell)
+    return config.replaced(advisor={"options": options})
 
 
-def _named(kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell) -> dict[str, Any]:
+def _with_model(
+    kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell
+) -> dict[str, Any]:
     """The options `own` of an advisor of a kind, with the model of its server. Those of `chosen`
     hold for it too.
     """
     url, options = server_of(kind), {**chosen.options, **own}
-    if url is None or options.get("model") is not None:
+    if not url or options.get("model") is not None:
         return dict(own)
-    access = Access(*(options.get(name) for name in Access._fields))
-    name = only_model(url, access, min(chosen.service.deadline_s, DEADLINE_S))
+    access = {name: options[name] for name in _ACCESS if name in options}
+    name = only_model(url, seconds=min(chosen.service.deadline_s, DEADLINE_S), **access)
     tell(f"advisor {kind}: its only model is {name}; it is used (advisor.options.model)")
     return {**own, "model": name}
 
 
-def server_of(kind: str) -> str | None:
-    """The URL in a kind, behind mocks or not; None for a kind without a server."""
-    if kind.startswith("mock:"):
-        return server_of(kind.partition("/")[2])
-    return kind if kind.startswith(("http://", "https://")) else None
-
-
-def _is_name(value: object) -> bool:
-    """Whether a value can be the option `model` (`openai.OpenAIOptions`)."""
-    return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
+def server_of(kind: str) -> str:
+    """The URL in a kind, behind mocks or not; "" for a kind without a server."""
+    own = parts_of(kind)[-1]
+    return own if is_server(own) else ""

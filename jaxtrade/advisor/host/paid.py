@@ -18,17 +18,20 @@ run: answers are then kept in memory, and this is reported once.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question, canonical, sha256_of
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
+from jaxtrade.text import Tell
 
 PATIENCE = 5.0  # seconds to wait for other processes that open or write the file
 _PAUSE = 0.025  # seconds
@@ -103,7 +106,7 @@ def _opened(
             marks = [
                 read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
             ]
-            fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
+            fresh = not read("SELECT 1 FROM sqlite_master").fetchone()
         if marks != ([0, 0] if fresh else [kind, version]):
             raise ForeignError("a database of something else, or of another version")
         use_wal(connection)
@@ -135,11 +138,17 @@ class Spend(NamedTuple):
 
 
 class Caps(NamedTuple):
-    """The most that may be spent, in the units of `Spend`; None means no cap."""
+    """The most that may be spent, in the units of `Spend`."""
 
-    calls: int | None = None
-    tokens: int | None = None
-    cost: int | None = None
+    calls: float = math.inf
+    tokens: float = math.inf
+    cost: float = math.inf
+
+    @classmethod
+    def of(cls, options: ServiceOptions) -> Caps:
+        """The caps that `advisor.service` sets."""
+        caps = ((options.max_calls, 1), (options.max_tokens, 1), (options.max_cost, MICRO))
+        return cls(*(math.inf if most is None else int(most * unit) for most, unit in caps))
 
 
 class Prices(NamedTuple):
@@ -150,10 +159,15 @@ class Prices(NamedTuple):
     prompt: float | None = None
     completion: float | None = None
 
+    @classmethod
+    def of(cls, options: ServiceOptions) -> Prices:
+        """The prices that `advisor.service` states."""
+        return cls(options.price_prompt, options.price_completion)
+
     @property
     def known(self) -> bool:
         """Whether both prices are given."""
-        return self.prompt is not None and self.completion is not None
+        return None not in self
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
         """Cost in millionths of the currency, rounded up."""
@@ -162,16 +176,15 @@ class Prices(NamedTuple):
         )
 
 
-def at_most(prompt: str, overhead: int, completion: int, prices: Prices) -> Spend:
+def at_most(prompt: str, options: ServiceOptions) -> Spend:
     """The most that one call can cost.
 
     In a byte-level vocabulary each token covers at least one byte, so the prompt has at most as
-    many tokens as bytes.
-    overhead: the most tokens added to it (chat template, schema). completion: the most tokens of
-        the answer.
+    many tokens as bytes, and those that the server adds to it (chat template, schema).
     """
-    tokens = len(prompt.encode("utf-8", "replace")) + overhead
-    return Spend(1, tokens + completion, prices.cost(tokens, completion))
+    tokens = len(prompt.encode("utf-8", "replace")) + options.overhead_tokens
+    completion = options.completion_tokens
+    return Spend(1, tokens + completion, Prices.of(options).cost(tokens, completion))
 
 
 class Ledger:
@@ -182,11 +195,11 @@ class Ledger:
     written, because spending that cannot be counted must not happen.
     """
 
-    def __init__(self, path: Path | None, caps: Caps) -> None:
+    def __init__(self, path: Path | str | None, caps: Caps) -> None:
         self._caps, self._name = caps, str(path or "ledger in memory")
         with self._storage_errors():
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
+            if path:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = _opened(
                     path or ":memory:", _LEDGER, 0, "integrity_check", _SPENT, _NOTHING
@@ -226,7 +239,7 @@ class Ledger:
             for name, cap, before, more in zip(
                 Caps._fields, self._caps, self.spent(), spend, strict=True
             ):
-                if cap is not None and before + more > cap:
+                if before + more > cap:
                     if name == "cost":
                         return f"{before / MICRO:g} of advisor.service.max_cost = {cap / MICRO:g} is spent"
                     return f"{before} of advisor.service.max_{name} = {cap} are used"
@@ -275,16 +288,25 @@ class Cached(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row to write. `cached.attempts` counts attempts since the last write."""
+    """A row to write, without its key: the columns of the table. `cached.attempts` counts attempts
+    since the last write.
+    """
 
     cached: Cached
-    question: Question
-    answer: Answer
+    raw: str
+    model: str
+    bar: int
+    symbol: str
+    time: str
+    prompt_version: str
+    prompt_tokens: int
+    completion_tokens: int
+    latency: float
 
 
-def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) -> str:
-    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt, its version
-    and sample number.
+def cache_key(identity: Mapping[str, str], question: Question) -> str:
+    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt and its
+    version.
 
     Deadlines, retries and credentials are left out, because they do not change the answer.
     """
@@ -292,14 +314,14 @@ def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) 
         "identity": dict(identity),
         "prompt": question.prompt,
         "prompt_version": question.prompt_version,
-        "sample": sample,
+        "sample": 0,  # keys of earlier versions had a number here
     }
     return sha256_of(canonical(parts))
 
 
 def cacheable(answer: Answer) -> bool:
     """Whether an answer may be kept: advice, or a failure that the model's own text shows."""
-    return answer.advice is not None or (answer.failure in NEGATIVE and answer.raw != "")
+    return bool(answer.advice) or (answer.failure in NEGATIVE and answer.raw != "")
 
 
 class AdviceCache:
@@ -309,28 +331,25 @@ class AdviceCache:
         be used.
     """
 
-    def __init__(self, path: Path | None, tell: Callable[[str], None]) -> None:
-        self._path, self._tell = path, tell
+    def __init__(self, path: Path | str | None, tell: Tell) -> None:
+        self._path, self._tell = Path(path) if path else None, tell
         self._pending: dict[str, _Row] = {}  # not on disk yet, or never without a usable file
         self._connection: sqlite3.Connection | None = None
         self.degraded = ""  # why the file is not used; "" while it is
-        self.quarantined: Path | None = None
 
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Open and check the file. Where it cannot be used, answers stay in memory."""
-        if (path := self._path) is None:
+        if not (path := self._path):
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = _connect(path)
+            except sqlite3.OperationalError:  # locked, read-only or full, but not damaged
+                raise
             except sqlite3.DatabaseError as error:
-                if isinstance(
-                    error, sqlite3.OperationalError
-                ):  # locked, read-only or full, but not damaged
-                    raise
                 self._quarantine(path, str(error))
                 self._connection = _connect(path)
         except (sqlite3.Error, OSError) as error:
@@ -338,14 +357,12 @@ class AdviceCache:
 
     def _quarantine(self, path: Path, why: str) -> None:
         """Rename a damaged file, together with SQLite's `-wal` and `-shm` files."""
-        number = 1
-        while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
-            number += 1
+        names = (path.with_name(f"{path.name}.corrupt-{number}") for number in itertools.count(1))
+        target = next(name for name in names if not name.exists())
         path.rename(target)
         for end in ("-wal", "-shm"):
             if (beside := path.with_name(path.name + end)).exists():
                 beside.rename(target.with_name(target.name + end))
-        self.quarantined = target
         self._tell(
             f"advisor: the cache {path} is damaged ({why}); it is kept as {target.name} and a new one is begun"
         )
@@ -367,36 +384,29 @@ class AdviceCache:
         questions apart. A cache in memory serves one run only, so its key is just the bar and the
         prompt's version.
         """
-        if self._path is None:
+        if not self._path:
             return f"bar {question.bar} {question.prompt_version}"
         return cache_key(identity, question) if question.prompt else ""
 
     def get(self, key: str) -> Cached | None:
         """The answer stored under `key`, or None."""
-        if not key:
-            return None
-        row = self._pending.get(key)
-        found = self._read(key)
-        if row is None or (found is not None and found.advice is not None):
-            return found
-        return _added(found, row.cached)
+        row, found = self._pending.get(key), self._read(key)
+        return _added(found, row.cached) if row else found
 
     def _read(self, key: str) -> Cached | None:
-        if self._connection is None:
+        if not self._connection:
             return None
         try:
-            row = self._connection.execute(
+            rows = self._connection.execute(
                 "SELECT advice, failure, attempts FROM answers WHERE key = ?", (key,)
-            ).fetchone()
-            if row is None:
-                return None
-            advice, failure, attempts = row
-            if advice is not None:
-                return Cached(Advice(*json.loads(advice)))
-            return Cached(None, Failure(failure), attempts)
+            )
+            for advice, failure, attempts in rows:
+                if advice:
+                    return Cached(Advice(*json.loads(advice)))
+                return Cached(None, Failure(failure), attempts)
         except (sqlite3.Error, ValueError, TypeError) as error:
             self._degrade(str(error))
-            return None
+        return None
 
     def put(self, key: str, question: Question, answer: Answer) -> None:
         """Keep an answer; the next `flush` writes it to disk. Answers that are not `cacheable` are
@@ -404,15 +414,24 @@ class AdviceCache:
         """
         if not key or not cacheable(answer):
             return
-        before = self._pending.pop(key, None)
-        cached = _added(before.cached if before else None, Cached(answer.advice, answer.failure))
-        if before is not None and cached is before.cached:
-            question, answer = before.question, before.answer  # the first advice stays
-        if (
-            self._path is None or self.degraded
-        ):  # only the file needs the text; in memory it would take up room
-            answer = answer._replace(raw="")
-        self._pending[key] = _Row(cached, question._replace(prompt="", slots={}), answer)
+        before, new = self._pending.pop(key, None), Cached(answer.advice, answer.failure)
+        raw, model = (
+            text.encode("utf-8", "replace").decode()
+            for text in (answer.raw[:_MOST_RAW], answer.model)
+        )
+        row = _Row(
+            _added(before.cached, new) if before else new,
+            raw if self._path and not self.degraded else "",  # memory has no room for the text
+            model,
+            question.bar,
+            question.symbol,
+            question.time,
+            question.prompt_version,
+            answer.prompt_tokens,
+            answer.completion_tokens,
+            answer.latency,
+        )
+        self._pending[key] = before if before and before.cached.advice else row
         if len(self._pending) > _MOST_IN_MEMORY:  # without a usable file: forget the oldest
             del self._pending[next(iter(self._pending))]
 
@@ -420,7 +439,7 @@ class AdviceCache:
         """Write pending answers. Returns False where another process holds the file; they then stay
         pending.
         """
-        if self._connection is None or self.degraded or not self._pending:
+        if not self._connection or self.degraded or not self._pending:
             return True
         try:
             self._write(self._connection)
@@ -437,7 +456,7 @@ class AdviceCache:
 
     def close(self) -> None:
         """Write pending answers, also after an earlier write failed, and close the file."""
-        if self._connection is None:
+        if not self._connection:
             return
         try:
             if self._pending:
@@ -447,14 +466,6 @@ class AdviceCache:
         finally:
             self._connection.close()
             self._connection = None
-
-    def count(self) -> int:
-        """The number of questions with advice on disk."""
-        if self._connection is None:
-            return 0
-        return self._connection.execute(
-            "SELECT count(*) FROM answers WHERE advice IS NOT NULL"
-        ).fetchone()[0]
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -466,35 +477,20 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _added(before: Cached | None, new: Cached) -> Cached:
     """Combine two results about one question, by the same rule as the SQL of `_PUT`."""
-    if before is None:
-        return new
-    if before.advice is not None:
+    if before and before.advice:
         return before
-    same = new.advice is None and new.failure is before.failure
-    return new._replace(attempts=new.attempts + before.attempts) if same else new
+    same = before and not new.advice and new.failure is before.failure
+    return new._replace(attempts=new.attempts + before.attempts) if before and same else new
 
 
 def _encoded(key: str, row: _Row) -> tuple[object, ...]:
-    cached, question, answer = row
-    advice = None if cached.advice is None else json.dumps(list(cached.advice), allow_nan=False)
-    failure = None if cached.failure is None else cached.failure.value
-    raw, model = (
-        text.encode("utf-8", "replace").decode() for text in (answer.raw[:_MOST_RAW], answer.model)
-    )
+    advice, failure, attempts = row.cached
     return (
         key,
-        advice,
-        failure,
-        cached.attempts,
-        raw,
-        model,
-        question.bar,
-        question.symbol,
-        question.time,
-        question.prompt_version,
-        answer.prompt_tokens,
-        answer.completion_tokens,
-        answer.latency,
+        json.dumps(list(advice), allow_nan=False) if advice else None,
+        failure.value if failure else None,
+        attempts,
+        *row[1:],
     )
 
 

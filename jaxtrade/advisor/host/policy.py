@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
-from jaxtrade.advisor.host.registry import calls_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
@@ -151,7 +151,7 @@ class Breaker:
         self._recent: deque[bool] = deque(maxlen=20)
         self.in_a_row = 0  # failures since the last success, while it is closed
         self._pause = self.first
-        self._opened: float | None = None  # when it opened; None while closed
+        self._is_open, self._opened = False, 0.0  # since when
         self._until = 0.0
         self._probing = False
         self._open_before = 0.0  # seconds of earlier openings
@@ -165,11 +165,11 @@ class Breaker:
         """
         if self.refused:
             return "open for good"
-        return "closed" if self._opened is None else "half open" if self._probing else "open"
+        return "half open" if self._probing else "open" if self._is_open else "closed"
 
     def open_seconds(self, now: float) -> float:
         """Seconds that it has been open in total."""
-        return self._open_before + (0.0 if self._opened is None else now - self._opened)
+        return self._open_before + (now - self._opened if self._is_open else 0.0)
 
     def wait(self, now: float) -> float:
         """Seconds until a request may start. inf while a probe is in flight, and after a
@@ -177,13 +177,13 @@ class Breaker:
         """
         if self.refused or self._probing:
             return math.inf
-        return 0.0 if self._opened is None else max(0.0, self._until - now)
+        return max(0.0, self._until - now) if self._is_open else 0.0
 
     def begin(self) -> bool:
         """Note that a request starts. Call it only when `wait` is 0. Returns whether this request
         is the probe.
         """
-        self._probing = self._opened is not None
+        self._probing = self._is_open
         return self._probing
 
     def end(self, ok: bool | None, probe: bool, now: float) -> str:
@@ -193,7 +193,7 @@ class Breaker:
             that started before
         the breaker opened and end while it is open change nothing.
         """
-        if self._opened is not None and not probe:
+        if self._is_open and not probe:
             return ""
         if probe:
             return self._probed(ok, now)
@@ -211,13 +211,12 @@ class Breaker:
 
     def _probed(self, ok: bool | None, now: float) -> str:
         self._probing = False
-        if (
-            self.refused
-        ):  # while the probe was in flight: a good answer does not take a refusal back
+        # A good answer does not take back a refusal that came while the probe was in flight.
+        if self.refused:
             return ""
-        if ok and self._opened is not None:
+        if ok and self._is_open:
             self._open_before += now - self._opened
-            self._opened = None
+            self._is_open = False
             self.in_a_row = 0
             self._recent.clear()
             return "closed"
@@ -227,7 +226,7 @@ class Breaker:
         return ""
 
     def _open(self, now: float, pause: float) -> None:
-        self._opened, self._until, self._pause = now, now + pause, pause
+        self._is_open, self._opened, self._until, self._pause = True, now, now + pause, pause
         self.openings += 1
 
     def refuse(self, reason: str, now: float) -> bool:
@@ -235,7 +234,7 @@ class Breaker:
         if self.refused:
             return False
         self.refused = reason
-        if self._opened is None:
+        if not self._is_open:
             self._open(now, math.inf)
         return True
 
@@ -324,9 +323,9 @@ class Gates:
         )
         self.concurrency = Concurrency(options.workers)
         self._retries = RetryBudget(options.retry_share)
-        limits = (options.requests_per_minute, options.tokens_per_minute)
-        self._rates = [PerMinute(limit, now) if limit else None for limit in limits]
-        self._prices = Prices(options.price_prompt, options.price_completion)
+        limits = enumerate((options.requests_per_minute, options.tokens_per_minute))
+        self._rates = [(of, PerMinute(limit, now)) for of, limit in limits if limit]
+        self._prices = Prices.of(options)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
 
@@ -358,12 +357,11 @@ class Gates:
             does not fit now.
         """
         options, calls = self._options, self._calls
-        one = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
+        one = at_most(prompt, options)
         reserved = Spend(*(calls * value for value in one))
         rated = reserved.tokens - calls * options.overhead_tokens
-        amounts = zip(self._rates, (calls, rated), strict=True)
-        taken = [(rate, amount) for rate, amount in amounts if rate]
-        if any(rate.wait(amount, now) > 0 for rate, amount in taken):
+        amounts = (calls, rated)
+        if any(rate.wait(amounts[of], now) > 0 for of, rate in self._rates):
             return None
         try:
             reason = self._ledger.reserve(reserved)
@@ -371,14 +369,13 @@ class Gates:
             self.ask_no_more(str(error))
             return None
         if reason:
-            if (
-                not in_flight
-            ):  # otherwise requests in flight may cost less than reserved and free some of the cap
+            # Requests in flight may cost less than reserved and free some of the cap.
+            if not in_flight:
                 self.ask_no_more(f"{reason}; one more request does not fit")
             return None
         # Take from the rate limits only now, when nothing else can stop the request.
-        for rate, amount in taken:
-            rate.take(amount, now)
+        for of, rate in self._rates:
+            rate.take(amounts[of], now)
         if first:
             self._retries.requested()
         self._counts.asked += calls
@@ -408,9 +405,8 @@ class Gates:
         unmade = (booking.calls - len(parts)) if answer.parts else 0
         self._counts.asked -= unmade
         unused = (unmade, booking.rated - sum(used for _, used in paid))
-        for rate, amount in zip(self._rates, unused, strict=True):
-            if rate:
-                rate.give_back(amount)
+        for of, rate in self._rates:
+            rate.give_back(unused[of])
         try:
             self._ledger.settle(
                 booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True)))
@@ -438,8 +434,8 @@ class Gates:
         """
         names = [name for part in answer.parts or (answer,) if (name := one_line(part.model, 80))]
         known = [*self._counts.models] or names[:1]
-        another = next((name for name in names if name not in known), None)
-        if not self._options.same_model or another is None:
+        another = next((name for name in names if name not in known), "")
+        if not self._options.same_model or not another:
             return answer
         return answer._replace(
             advice=None,
@@ -469,14 +465,14 @@ class Gates:
         self._note_model(answer.model)
         if answer.failure is Failure.STOPPED:
             self._counts.stopped += 1
-        elif answer.failure is not None:
+        elif answer.failure:
             self._counts.failures[answer.failure.value] += 1
         if answer.status:
             self._counts.http[answer.status] += 1
         if verdict.overload:
             self.concurrency.overloaded(started, now)
             self._pause_until = max(
-                self._pause_until, now + min(asked_wait(answer), self._options.breaker_longest_s)
+                self._pause_until, now + min(answer.retry_after, self._options.breaker_longest_s)
             )
         elif verdict.healthy:
             self.concurrency.succeeded()
@@ -502,7 +498,7 @@ class Gates:
 
     def _note_usable(self, answer: Answer, probe: bool, now: float) -> None:
         """Note whether the answer to a question is usable. Report the first pause and its end."""
-        usable, watch = answer.advice is not None, self.unusable
+        usable, watch = bool(answer.advice), self.unusable
         useless = is_unusable(answer)
         if usable or useless:
             self._usable = usable
@@ -531,14 +527,14 @@ class Gates:
         """Report the first outage: one line when the breaker opens, one when a usable answer has
         come since.
         """
-        if opened and answer.failure not in (None, Failure.REFUSED):
+        if opened and answer.failure and answer.failure is not Failure.REFUSED:
             self._outage = (
                 f"too many requests fail, the last one by {answer.failure.value} "
                 f"({one_line(answer.detail) or answer.status})"
             )
             if self.breaker.openings == 1:  # later outages appear in the statistics only
                 self._outage_told = self._tell_pause(self._outage, True)
-        elif self._outage_told and answer.advice is not None and self.breaker.state == "closed":
+        elif self._outage_told and answer.advice and self.breaker.state == "closed":
             self._outage_told = False
             self._tell("answers again")
 
@@ -603,11 +599,3 @@ class Gates:
         if not self._prices.known:
             return None
         return self._prices.cost(self._counts.prompt_tokens, self._counts.completion_tokens) / MICRO
-
-
-def asked_wait(answer: Answer) -> float:
-    """Seconds that the server asks to wait; 0 where it asks for none or for a value that makes no
-    sense.
-    """
-    wait = answer.retry_after
-    return wait if wait is not None and math.isfinite(wait) and wait > 0 else 0.0

@@ -52,7 +52,7 @@ class RawSlot(NamedTuple):
     about: str
 
 
-RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")  # what `registry.rule_advice` looks at
+RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")  # what `backends.rule_advice` looks at
 RAW_SLOTS = {name: RawSlot(*slot) for name, slot in PROMPT["slots"].items()}
 
 
@@ -306,16 +306,16 @@ def read_template(path: Path) -> tuple[Template, dict[str, int]]:
         )
     lines = text.splitlines(keepends=True)
     stated = _ANSWER.fullmatch(lines[0].strip()) if lines else None
-    if stated is not None and stated[1] not in FORMS:
+    if stated and stated[1] not in FORMS:
         raise ConfigError(
             f"{path}: line 1: answer: {ascii(stated[1])[1:40]}; expected answer: json or answer: pipe"
         )
     found: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
-        if stated is None or number > 1:
+        if not stated or number > 1:
             for name in _fields(line, f"{path}: line {number}"):
                 found.setdefault(name, number)
-    if stated is None and FORM not in found:
+    if not stated and FORM not in found:
         raise ConfigError(
             f"{path}: says nothing about the form of answers; put {{{FORM}}} where the model is told to "
             "answer in JSON, or begin the file with the line answer: json or answer: pipe"
@@ -325,8 +325,8 @@ def read_template(path: Path) -> tuple[Template, dict[str, int]]:
             f"{path}: shows nothing of the market; use fields such as {{close}} or {{window}} (jaxtrade "
             "list templates)"
         )
-    answer = "json" if stated is None else stated[1]
-    body = "".join(lines[0 if stated is None else 1 :])
+    answer = stated[1] if stated else "json"
+    body = "".join(lines[1:] if stated else lines)
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:40]
     return Template(name, _filled(body, FORMS[answer].rstrip("\n")), answer), found
 
@@ -372,11 +372,10 @@ FEEDS = {"news": "advisor.context.news", "calendar": "advisor.context.calendar"}
 
 
 class Chosen(NamedTuple):
-    """A template, and the feeds that it shows; None where it shows none."""
+    """A template, and the feeds of its context by name."""
 
     template: Template
-    news: Feed | None = None
-    events: Feed | None = None
+    feeds: Mapping[str, Feed] = {}
 
 
 def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
@@ -388,7 +387,7 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
     is wrong.
     """
     name, context = config.template, config.context
-    given = {feed for feed in FEEDS if getattr(context, feed) is not None}
+    given = _given(context).keys()
     if is_file(name):
         plain, lines = read_template(Path(name))
         for feed in sorted(set(FEEDS) & set(lines) - given):
@@ -420,17 +419,19 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
         return Chosen(plain)
     found = read_feeds(context)
     files = {feed: each.sha256 for feed, each in found.items()}
-    shaped = replace(plain, shape=shape_of(plain.blocks, config, files))
-    return Chosen(shaped, found.get("news"), found.get("calendar"))
+    return Chosen(replace(plain, shape=shape_of(plain.blocks, config, files)), found)
 
 
 def read_feeds(context: ContextConfig) -> dict[str, Feed]:
     """The feeds that a context names, by name. Raises DataError for one that is wrong."""
-    return {
-        feed: read(Path(path))
-        for feed, read in (("news", read_news), ("calendar", read_events))
-        if (path := getattr(context, feed)) is not None
-    }
+    readers = {"news": read_news, "calendar": read_events}
+    return {feed: readers[feed](Path(path)) for feed, path in _given(context).items()}
+
+
+def _given(context: ContextConfig) -> dict[str, str]:
+    """Feed -> its file, of those that a context names."""
+    named = {feed: getattr(context, feed) for feed in FEEDS}
+    return {feed: path for feed, path in named.items() if path is not None}
 
 
 def _check_effect(template: Template, config: AdvisorConfig) -> None:
@@ -453,11 +454,7 @@ def _check_effect(template: Template, config: AdvisorConfig) -> None:
 
 def files_of(config: AdvisorConfig) -> dict[str, str]:
     """Key -> path of every file that the template and the context name."""
-    found = {
-        key: path
-        for feed, key in FEEDS.items()
-        if (path := getattr(config.context, feed)) is not None
-    }
+    found = {FEEDS[feed]: path for feed, path in _given(config.context).items()}
     return found | ({KEY: config.template} if is_file(config.template) else {})
 
 

@@ -11,331 +11,35 @@ NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 
 from __future__ import annotations
 
-import json
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
-from statistics import median, median_low
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.backends import (
+    RecordedBackend,
+    RuleBackend,
+    Sampled,
+    check_samples,
+    read_recorded,
+)
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.prompts import RAW_SLOTS, RULE_SLOTS
-from jaxtrade.advisor.host.replies import is_unusable
 from jaxtrade.advisor.host.types import (
-    MAX_BYTES,
-    PARSERS,
-    Advice,
-    Answer,
     Backend,
-    Failure,
-    Question,
-    RefusedError,
-    advice_of,
     nearest,
-    sha256_of,
-    strict_json,
 )
 from jaxtrade.config import RunConfig
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.config.service import is_server, parts_of
+from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
 
-# Backends that ask no server themselves: several samples of one, recorded answers, and rules.
-#
-# Several samples of one model: the same question, asked `advisor.options.samples` times, becomes
-# one answer.
-#
-# Each sample votes: +1 long, -1 short, 0 flat or without confidence. Over the usable samples,
-#
-#     direction  = the most frequent vote; flat where two are equally frequent
-#     confidence = |mean of the votes| where the direction is long or short; the share of flat votes
-#                  where it is flat and no other vote is as frequent; 0 in a tie
-#     risk       = the median; horizon = the lower median, in bars
-#
-# What the model states as its confidence is not used: the confidence is measured, as the agreement of
-# its samples (Wang et al. 2023, self-consistency). Unusable samples count as missing. If fewer than
-# half of the samples are usable, there is no answer, only the last failure. Asking ends early where
-# half can no longer be usable, and at a failure of the endpoint: a question must not multiply the
-# load of an outage.
-#
-# Answers without a model: recorded ones, and the guides of the prompt as code.
-#
-# Records come from a mapping of bars or a JSONL file, and are parsed under the strict schema. One row
-# is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where
-# `raw` is the model's text as received. A text that does not parse is a valid record: the answer is
-# then that bar's failure. `time` and `symbol` are optional. If one is given and differs from the
-# question's, the row belongs to other data and the answer is a failure.
-#
-# A language model must beat the rules to be worth its calls. ADX above 30 is a strong trend, 20 to 30
-# a moderate one, below 20 none. Momentum and the side of VWAP must agree. RSI above 70 forbids
-# buying, below 30 selling. No rule concerns the account (losses, win rate, open profit): market
-# advice does not see it, and action masks enforce its limits. The prompt states no confidences; those
-# here are our own choice.
-
-MOST = 32
-_NAMES = {0: "flat", 1: "long", -1: "short"}
-
-
-@dataclass(eq=False)
-class Sampled:
-    """A backend that makes one answer of `calls` samples of another one, asked one after the
-    other.
-    """
-
-    inner: OpenAIBackend
-    calls: int
-    monotonic: Callable[[], float] = time.monotonic
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    def identity(self) -> Mapping[str, str]:
-        return {**self.inner.identity(), "samples": str(self.calls)}
-
-    def answer(self, question: Question, deadline: float) -> Answer:
-        """All samples by `deadline`; each gets an equal share of the time."""
-        began = self.monotonic()
-        share, parts = max(0.0, deadline - began) / self.calls, list[Answer]()
-        failed = list[Answer]()
-        # Further samples can make an answer while the endpoint works, and half can still be usable.
-        while (
-            len(parts) < self.calls
-            and all(map(is_unusable, failed))
-            and 2 * (self.calls - len(failed)) >= self.calls
-        ):
-            parts.append(self.inner.answer(question, self.monotonic() + share, len(parts)))
-            failed = [part for part in parts if part.advice is None]
-        return merged(parts, self.calls)._replace(latency=self.monotonic() - began)
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-def calls_of(backend: Backend) -> int:
-    """Requests that one question to this backend takes at most."""
-    inner = getattr(backend, "inner", None)
-    return (
-        backend.calls if isinstance(backend, Sampled) else 1 if inner is None else calls_of(inner)
-    )
-
-
-def combined(samples: Sequence[Advice]) -> Advice:
-    """One advice from at least one sample, by the rules above."""
-    votes = [advice.direction for advice in samples]
-    counts = Counter(votes).most_common()
-    tied = len(counts) > 1 and counts[0][1] == counts[1][1]
-    direction = 0 if tied else counts[0][0]
-    agreement = abs(sum(votes)) / len(votes) if direction else counts[0][1] / len(votes)
-    return advice_of(
-        _NAMES[direction],
-        0.0 if tied else agreement,
-        median(advice.risk for advice in samples),
-        median_low([advice.horizon for advice in samples]),
-    )
-
-
-def merged(parts: Sequence[Answer], calls: int) -> Answer:
-    """The answer that the answers to at least one request of `calls` make. Its tokens are theirs in
-    total.
-    """
-    usable = [part.advice for part in parts if part.advice is not None]
-    if 2 * len(usable) >= calls:
-        found = next(part for part in parts if part.advice is not None)._replace(
-            advice=combined(usable), detail=f"{len(usable)} of {calls} samples usable"
-        )
-    else:
-        # Fewer usable ones than asked for: asking ended at a failure, or all were asked.
-        found = next(part for part in reversed(parts) if part.advice is None)
-    texts = [part.raw for part in parts if part.raw]
-    return found._replace(
-        raw=json.dumps(texts)[:MAX_BYTES] if texts else "",
-        parts=tuple(parts),
-        prompt_tokens=sum(part.prompt_tokens for part in parts),
-        completion_tokens=sum(part.completion_tokens for part in parts),
-    )
-
-
-def check_samples(options: Mapping[str, Any]) -> int:
-    """The number of samples that the options of a server ask for; 1 by default. Raises
-    ConfigError.
-    """
-    samples, temperature = options.get("samples", 1), options.get("temperature", 0.0)
-    if type(samples) is not int or not 1 <= samples <= MOST:
-        raise ConfigError(
-            f"advisor.options.samples = {samples!r}: expected a whole number from 1 (one answer per "
-            f"question) to {MOST}"
-        )
-    if samples > 1 and temperature == 0:
-        raise ConfigError(
-            f"advisor.options.samples = {samples}: needs random answers, and advisor.options.temperature "
-            "= 0 gives the same one each time; set advisor.options.temperature=0.7, or null for the "
-            "server's own"
-        )
-    return samples
-
-
-STRONG, WEAK = 30.0, 20.0  # ADX
-OVERBOUGHT, OVERSOLD = 70.0, 30.0  # RSI
-CONFIDENCE = {"strong": 0.8, "moderate": 0.6, "none": 0.5}
-
-
-def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
-    """The rules' advice from raw values (units in `prompts.RAW_SLOTS`). Raises KeyError for a missing
-    value.
-    """
-    adx, momentum, distance, rsi = (slots[name] for name in RULE_SLOTS)
-    strength = "strong" if adx > STRONG else "moderate" if adx >= WEAK else "none"
-    direction = "flat"
-    if strength != "none" and momentum > 0 and distance > 0 and rsi <= OVERBOUGHT:
-        direction = "long"
-    if strength != "none" and momentum < 0 and distance < 0 and rsi >= OVERSOLD:
-        direction = "short"
-    confidence = CONFIDENCE["none" if direction == "flat" else strength]
-    return advice_of(direction, confidence, 1.0 - confidence, horizon)
-
-
-@dataclass(eq=False)
-class RuleBackend:
-    """Answers from the raw slots of a question. A slot that is missing or outside its raw range is
-    a failure.
-    """
-
-    name = "rules"
-    horizon: int = 30
-
-    def identity(self) -> Mapping[str, str]:
-        return {
-            "kind": "rules",
-            "horizon": str(self.horizon),
-            "rules": f"adx {WEAK:g} {STRONG:g} rsi {OVERSOLD:g} {OVERBOUGHT:g}",
-        }
-
-    def answer(self, question: Question, deadline: float) -> Answer:
-        del deadline  # takes microseconds
-        for name in RULE_SLOTS:
-            if name not in question.slots:
-                return Answer(None, Failure.SCHEMA, f"bar {question.bar}: no raw slot {name!r}")
-            low, high = RAW_SLOTS[name][:2]
-            if not low <= question.slots[name] <= high:  # also true for NaN
-                return Answer(
-                    None,
-                    Failure.SCHEMA,
-                    f"bar {question.bar}: raw slot {name!r} is "
-                    f"{question.slots[name]:g}, expected {low:g} to {high:g}",
-                )
-        return Answer(rule_advice(question.slots, self.horizon), model=self.name)
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-_KEYS = {"bar", "time", "symbol", "raw", "model"}
-
-
-class RecordedRow(NamedTuple):
-    """The record of one bar. Fields that the record lacks are empty strings."""
-
-    raw: str
-    time: str = ""
-    symbol: str = ""
-    model: str = ""
-
-
-class RecordedBackend:
-    """Returns the recorded answer of a bar, and the failure EMPTY for bars without a record.
-
-    answer_format: `json` or `pipe`. Raises ConfigError for another format.
-    """
-
-    name = "recorded"
-
-    def __init__(self, rows: Mapping[int, RecordedRow], answer_format: str = "json") -> None:
-        if answer_format not in PARSERS:
-            raise ConfigError(
-                f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}"
-            )
-        self._rows, self._format = dict(rows), answer_format
-        rows_by_bar = [[bar, *row] for bar, row in sorted(self._rows.items())]
-        self._digest = sha256_of(json.dumps(rows_by_bar))
-
-    @property
-    def bars(self) -> list[int]:
-        """Bars with a row, ascending."""
-        return sorted(self._rows)
-
-    def identity(self) -> Mapping[str, str]:
-        return {"kind": "recorded", "rows": self._digest, "answer_format": self._format}
-
-    def answer(self, question: Question, deadline: float) -> Answer:
-        del deadline  # a look-up takes no time
-        row = self._rows.get(question.bar)
-        if row is None:
-            return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
-        for name in ("time", "symbol"):
-            if (recorded := getattr(row, name)) and recorded != getattr(question, name):
-                detail = (
-                    f"bar {question.bar} was recorded for {name} {ascii(recorded)[:40]}, "
-                    f"the question has {getattr(question, name)}"
-                )
-                return Answer(None, Failure.SCHEMA, detail, raw=row.raw)
-        parsed = PARSERS[self._format](row.raw)
-        detail = "repaired" if parsed.repaired and not parsed.failure else parsed.detail
-        return Answer(parsed.advice, parsed.failure, detail, raw=row.raw, model=row.model)
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-def read_recorded(path: Path) -> dict[int, RecordedRow]:
-    """Rows of a JSONL file by bar. Raises DataError, with file and line, for a row that is not
-    valid.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as recorded answers ({error})") from None
-    return read_rows(str(path), lines)
-
-
-def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
-    """Like `read_recorded`, for lines of text. name: stands for the file in error messages."""
-    rows: dict[int, RecordedRow] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        bar, row = _row(f"{name}:{number}", line)
-        if bar in rows:
-            raise DataError(f"{name}:{number}: bar {bar} has a row already")
-        rows[bar] = row
-    if not rows:
-        raise DataError(f"{name}: no rows; expected one JSON object per line with 'bar' and 'raw'")
-    return rows
-
-
-def _row(where: str, line: str) -> tuple[int, RecordedRow]:
-    try:
-        value: Any = strict_json(
-            line, 8 * MAX_BYTES
-        )  # escapes make a JSON string longer than its text
-    except RefusedError as refused:
-        raise DataError(f"{where}: {refused}") from None
-    if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:
-        raise DataError(
-            f"{where}: expected an object with 'bar' and 'raw', and of {', '.join(sorted(_KEYS))} only"
-        )
-    if type(value["bar"]) is not int or value["bar"] < 0:
-        raise DataError(f"{where}: bar {value['bar']!r}, expected an integer from 0 on")
-    texts = {key: text for key, text in value.items() if key != "bar"}
-    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
-        raise DataError(f"{where}: {wrong[0]} is no text")
-    return value["bar"], RecordedRow(**texts)
-
-
 Options = Mapping[str, Any]
+NO_OPTIONS: Options = MappingProxyType({})
+NOBODY = ("none", "off")  # kinds that are no advisor
+WRITTEN = ("table", "replay")  # kinds whose advice exists already, so that no backend is needed
+SERVED = ("http", "https")  # requests are slow and may cost money; answers are cached
 _EXPECTED = {
     "rules": "'rules' alone",
     "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6",
@@ -389,122 +93,167 @@ class AdvisorKind(NamedTuple):
     takes: frozenset[str] = frozenset()
 
 
-def make_backend(kind: str, options: Options | None = None) -> Backend:
+Supplied = Callable[[str], Options]
+
+
+def make_backend(
+    kind: str, options: Options = NO_OPTIONS, supplied: Supplied = lambda own: NO_OPTIONS
+) -> Backend:
     """Build a backend from its kind or URL.
 
+    supplied: values that a run gives to one backend of the kind, for options that are not given.
     Raises ConfigError for an unknown kind or option (with the nearest known name) and for a missing
     option.
     """
-    head, _, rest = kind.partition(":")
-    if kind in ("none", "off"):
-        raise ConfigError(f"advisor {kind!r}: it is no advisor and has no backend")
-    if head == "transformers":
-        folder = rest or "FOLDER"
-        raise ConfigError(
-            f"advisor {kind[:60]!r}: jaxtrade no longer runs a model itself. Start it with "
-            f"'transformers serve {folder}' (pip install 'transformers[serving]') and use --advisor "
-            f"http://127.0.0.1:8000/v1 --set advisor.options.model={folder}"
-        )
+    backend = None
+    for own, given in reversed(_divided(kind, options)):
+        if isinstance(inner := given.get("inner"), str):
+            raise ConfigError(
+                f"advisor.options.inner = {inner}: write it into advisor.kind, as {own}/{inner}"
+            )
+        if isinstance(then := given.get("then"), str):
+            # `is_slow` reads only the kind and does not see this option, so a slow backend here
+            # would block training.
+            if is_slow(then):
+                raise ConfigError(
+                    f"advisor.options.then = {then}: takes time; expected a mock or rules, as "
+                    "mock:skilled:0.4"
+                )
+            given["then"] = make_backend(then, supplied=supplied)
+        known = takes(own)
+        given = {name: value for name, value in supplied(own).items() if name in known} | given
+        backend = _made(own, given if backend is None else {**given, "inner": backend})
+    assert backend is not None
+    return backend
+
+
+def _made(own: str, given: dict[str, Any]) -> Backend:
+    """One backend. given: all its options."""
+    head, _, rest = own.partition(":")
     if head in ADVISORS:
-        return ADVISORS[head].make(rest, _known(kind, options, head))
-    if head not in _EXPECTED:
-        raise ConfigError(
-            f"advisor {kind[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}"
-        )
-    if _is_url(kind):
-        given = _known(kind, options, "server")
+        return ADVISORS[head].make(rest, given)
+    if is_server(own):
         _needed("server", given, "model")
         samples = check_samples(given)
         given.pop("samples", None)
-        server = OpenAIBackend(OpenAIOptions(base_url=kind, **given))
+        server = OpenAIBackend(base_url=own, **given)
         return Sampled(server, samples) if samples > 1 else server
-    if head in ("http", "https") or bool(rest) == (head == "rules"):
-        raise ConfigError(f"advisor {head!r}: expected {_EXPECTED[head]}")
     if head == "rules":
-        return RuleBackend(**_known(kind, options, head))
+        return RuleBackend(**given)
     if head == "recorded":
-        return RecordedBackend(read_recorded(Path(rest)), **_known(kind, options, head))
-    known = _known(kind, options, kind)
-    name, mock, other, given = _read_mock(rest, known)
-    if other:
-        names = (takes(other) - mock.takes) | (takes(other) & {"seed"})
-        inner = {key: value for key, value in known.items() if key in names}
-        given["inner"] = make_backend(other, inner)
+        return RecordedBackend(read_recorded(Path(rest)), **given)
+    name, mock, given = _read_mock(own, given)
     _needed(f"mock:{name}", given, *mock.needs)
     return mock.make(**given)
 
 
-def check_kind(kind: str, options: Options | None = None) -> None:
+def check_kind(kind: str, options: Options = NO_OPTIONS) -> None:
     """Check a kind, its options and its files, as far as that needs neither a market nor a server.
 
     Raises ConfigError as `make_backend`, and for a file that does not exist.
     """
-    head, _, rest = kind.partition(":")
-    if kind in ("none", "off"):
+    if kind in NOBODY:
         return
-    if head in _FILES and not Path(rest).is_file():
-        raise ConfigError(
-            f"advisor.kind = {kind}: there is no such file; expected {head}:FILE, {_FILES[head]}"
-        )
-    if head in ("table", "replay"):
+    for part in parts_of(kind):
+        head, _, file = part.partition(":")
+        if head in _FILES and not Path(file).is_file():
+            raise ConfigError(
+                f"advisor.kind = {part}: there is no such file; expected {head}:FILE, {_FILES[head]}"
+            )
+    parts = parts_of(kind)
+    # Of advice that is written already, its file is all that can be checked.
+    follows = parts.pop() if parts[-1].partition(":")[0] in WRITTEN else ""
+    for own, given in reversed(_divided("/".join(parts), options) if parts else ()):
+        _check_one(own, {**given, "inner": follows} if follows else given)
+        follows = own
+
+
+def _check_one(own: str, given: dict[str, Any]) -> None:
+    """Check one backend of a kind. given: its options; `inner` is what it wraps."""
+    if is_server(own):  # without a model, the server's only one is taken (`openai.with_model`)
+        check_samples(given)
         return
-    if head != "mock" or not rest:
-        if _is_url(kind):  # without a model, the server's only one is taken (`openai.with_model`)
-            _known(kind, options, "server")
-            check_samples(options or {})
-        else:
-            make_backend(kind, options)
+    if not own.startswith("mock:"):
+        _made(own, given)
         return
-    name, mock, other, given = _read_mock(rest, _known(kind, options, kind))
-    if other:
-        check_kind(
-            other, {key: value for key, value in (options or {}).items() if key in takes(other)}
-        )
-    elif "inner" in mock.needs and "inner" not in given:
+    name, mock, given = _read_mock(own, given)
+    if "inner" in mock.needs and "inner" not in given:
         raise ConfigError(
             f"advisor mock:{name}: changes another backend; write it behind a '/', as "
             f"mock:{name}/mock:skilled:0.6"
         )
-    if mock.number in _SHARES and mock.number in given:
-        mocks.share(mock.number, given[mock.number], kind.partition("/")[0])
     if not mock.needs:
         mock.make(**given)
 
 
 def takes(kind: str) -> frozenset[str]:
     """Names of the options that a kind takes, including those of a wrapped backend."""
-    head, _, rest = kind.partition(":")
+    own, *others = parts_of(kind)
+    head = own.partition(":")[0]
     if head in ADVISORS:
-        return ADVISORS[head].takes
-    if _is_url(kind):
-        return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"} | {"samples"}
-    if head == "mock":
-        own, _, other = rest.partition("/")
-        return _mock_kind(own)[1].takes | (takes(other) if other else frozenset())
-    return {"rules": frozenset(("horizon",)), "recorded": frozenset(("answer_format",))}.get(
-        head, frozenset()
-    )
+        found = ADVISORS[head].takes
+    elif is_server(own):
+        found = frozenset(OpenAIOptions.model_fields) - {"base_url"} | {"samples"}
+    elif head == "mock":
+        found = _mock_kind(own)[1].takes
+    else:
+        found = {"rules": {"horizon"}, "recorded": {"answer_format"}}.get(head, ())
+    return frozenset(found).union(*map(takes, others))
 
 
-def parts_of(kind: str) -> list[str]:
-    """The backends in a kind, outermost first: mock:slow:5, then rules, of `mock:slow:5/rules`."""
-    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
-    return [own, *(parts_of(other) if other else ())]
+def is_slow(kind: str) -> bool:
+    """Whether answers of this kind take time. Such an advisor must be asked through a service."""
+    *wrappers, own = parts_of(kind)
+    return is_server(own) or any(part.startswith("mock:slow") for part in wrappers)
 
 
-def _is_url(kind: str) -> bool:
-    return kind.startswith(("http://", "https://"))
+def reads_future(kind: str) -> bool:
+    """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
+    names = [part.split(":")[1] for part in parts_of(kind) if part.startswith("mock:")]
+    return any("future" in MOCKS[name].takes for name in names if name in MOCKS)
 
 
-def _known(kind: str, options: Options | None, shown: str) -> dict[str, Any]:
-    """A copy of the options. Raises ConfigError for an option that the kind does not take."""
+def _divided(kind: str, options: Options) -> list[tuple[str, dict[str, Any]]]:
+    """Each backend of a kind with its own options, the outermost first. An option goes to the first
+    that takes it, `seed` to all. Raises ConfigError for an unknown kind or option."""
+    parts = parts_of(kind)
+    for own in parts:
+        _check_form(own)
     known = takes(kind)
-    for key in options or {}:
+    for key in options:
         if key not in known:
             raise ConfigError(
-                f"advisor {shown}: unknown option {key!r}" + (nearest(key, known) if known else "")
+                f"advisor {'server' if is_server(kind) else kind}: unknown option {key!r}"
+                + (nearest(key, known) if known else "")
             )
-    return dict(options or {})
+    found, left = list[tuple[str, dict[str, Any]]](), dict(options)
+    for own in parts:
+        given = {name: left[name] for name in takes(own) & left.keys()}
+        left = {name: left[name] for name in left if name not in given or name == "seed"}
+        found.append((own, given))
+    return found
+
+
+def _check_form(own: str) -> None:
+    """Raise ConfigError for a kind that there is not, or that is not written as it must be."""
+    head, _, rest = own.partition(":")
+    if own in NOBODY:
+        raise ConfigError(f"advisor {own!r}: it is no advisor and has no backend")
+    if head == "transformers":
+        folder = rest or "FOLDER"
+        raise ConfigError(
+            f"advisor {own[:60]!r}: jaxtrade no longer runs a model itself. Start it with "
+            f"'transformers serve {folder}' (pip install 'transformers[serving]') and use --advisor "
+            f"http://127.0.0.1:8000/v1 --set advisor.options.model={folder}"
+        )
+    if head in ADVISORS or is_server(own):
+        return
+    if head not in _EXPECTED:
+        raise ConfigError(
+            f"advisor {own[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}"
+        )
+    if head in SERVED or bool(rest) == (head == "rules"):
+        raise ConfigError(f"advisor {head!r}: expected {_EXPECTED[head]}")
 
 
 def _needed(shown: str, options: Options, *names: str) -> None:
@@ -514,8 +263,8 @@ def _needed(shown: str, options: Options, *names: str) -> None:
 
 
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:
-    """Name, `MockKind` and number (as text, or "") of `KIND[:NUMBER]`."""
-    name, _, number = own.partition(":")
+    """Name, `MockKind` and number (as text, or "") of `mock:KIND[:NUMBER]`."""
+    name, _, number = own.removeprefix("mock:").partition(":")
     if name not in MOCKS:
         raise ConfigError(f"advisor mock:{name[:40]}: unknown{nearest(name, MOCKS)}")
     if number and not MOCKS[name].number:
@@ -523,24 +272,25 @@ def _mock_kind(own: str) -> tuple[str, MockKind, str]:
     return name, MOCKS[name], number
 
 
-def _read_mock(rest: str, options: dict[str, Any]) -> tuple[str, MockKind, str, dict[str, Any]]:
-    """Name and `MockKind` of `KIND[:NUMBER][/OTHER]`, OTHER, and the mock's own options with the
-    number among them. Raises ConfigError for a number that is none or given twice."""
-    own, _, other = rest.partition("/")
-    name, kind, number = _mock_kind(own)
-    if other and "inner" not in kind.takes:
+def _read_mock(own: str, options: Options) -> tuple[str, MockKind, dict[str, Any]]:
+    """Name and `MockKind` of `mock:KIND[:NUMBER]`, and its options with the number among them.
+    Raises ConfigError for a number that is none, given twice, or no share where it must be one."""
+    name, mock, number = _mock_kind(own)
+    given = dict(options)
+    if "inner" in given and "inner" not in mock.takes:
         raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
-    given = {key: value for key, value in options.items() if key in kind.takes}
     if number:
-        if kind.number in given:
-            raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
+        if mock.number in given:
+            raise ConfigError(f"advisor mock:{name}: {mock.number} is given twice")
         try:
-            given[kind.number] = float(number)
+            given[mock.number] = float(number)
         except ValueError:
             raise ConfigError(
-                f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})"
+                f"advisor mock:{name}:{number[:20]}: expected a number ({mock.number})"
             ) from None
-    return name, kind, other, given
+    if mock.number in _SHARES and mock.number in given:
+        mocks.share(mock.number, given[mock.number], own)
+    return name, mock, given
 
 
 def _skilled(honesty: mocks.Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
@@ -578,7 +328,7 @@ MOCKS: Mapping[str, MockKind] = {
 
 
 PANEL = "panel"
-_NO_MEMBERS = ("none", "off", "replay", PANEL)
+_NO_MEMBERS = (*NOBODY, "replay", PANEL)
 
 
 def members_of(config: RunConfig) -> tuple[RunConfig, ...]:

@@ -39,10 +39,8 @@ from jaxtrade.advisor.host.types import (
     MAX_BYTES,
     Advice,
     Answer,
+    FailedError,
     Failure,
-    Parsed,
-    RefusedError,
-    TransportError,
     loose_json,
 )
 
@@ -106,7 +104,6 @@ class Forms:
             return self._line
 
 
-REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
 CUT_OFF = "the answer was cut off at the token limit"
 _RETRYABLE = frozenset((408, 409, 425, 429))
 _REFUSED = {
@@ -149,12 +146,12 @@ class Sampling(NamedTuple):
 
     request_id: str
     random: bool
-    parse: Callable[[str], Parsed]
+    parse: Callable[[str], Answer]
     form: str = FORMS[-1]
 
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a complete response. Header names are in lower case. Raises TransportError for
+    """The answer in a complete response. Header names are in lower case. Raises FailedError for
     the response to another request, and nothing else.
     """
     check_id(headers.get("x-request-id", ""), sampling.request_id)
@@ -164,67 +161,66 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
         value = loose_json(body.decode("utf-8"), max(len(body), 1))
     except UnicodeDecodeError:
         return Answer(None, Failure.PARSE, "body is not UTF-8", status, True)
-    except RefusedError as refused:
+    except FailedError as refused:
         kind = "HTML" if body.lstrip()[:1] == b"<" else "no completion"
-        return Answer(None, refused.failure, f"{kind}: {refused}", status, True)
+        return Answer(None, refused.answer.failure, f"{kind}: {refused}", status, True)
     if not isinstance(value, dict) or value.get("error") or value.get("object") == "error":
         found = _error_text(value) or f"a JSON {type(value).__name__}"
         return Answer(None, Failure.PARSE, f"no completion but {found}", status, True)
     check_id(str(value.get("id", "")), sampling.request_id)
-    usage = value["usage"] if isinstance(value.get("usage"), dict) else {}
-    model = value["model"][:200] if isinstance(value.get("model"), str) else ""
-    known = Answer(
-        None,
+    usage, model = _object(value.get("usage")), value.get("model")
+    return _completion(value, sampling)._replace(
         status=status,
-        model=printable(model),
+        model=printable(model[:200]) if isinstance(model, str) else "",
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
     )
-    return _completion(value, known, sampling)
 
 
-def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Answer:
+def _completion(value: dict[str, Any], sampling: Sampling) -> Answer:
+    """The answer in the text of a completion, without what is known of the response besides."""
+
     def failed(failure: Failure, detail: str, retryable: bool = True) -> Answer:
-        return known._replace(failure=failure, detail=detail, retryable=retryable)
+        return Answer(None, failure, detail, retryable=retryable)
 
     choices = value.get("choices")
     if not isinstance(choices, list):
         return failed(Failure.PARSE, "no completion: 'choices' is no list")
     if not choices:
         return failed(Failure.EMPTY, "no choices")
-    choice = choices[0] if isinstance(choices[0], dict) else {}
-    found = choice.get("message")
-    message: dict[str, Any] = found if isinstance(found, dict) else {}
+    choice = _object(choices[0])
+    message = _object(choice.get("message"))
     content, is_cut = message.get("content"), choice.get("finish_reason") == "length"
     if choice.get("finish_reason") == "content_filter" or message.get("refusal"):
         return failed(Failure.EMPTY, "refused by the model or a content filter")
     if message.get("tool_calls") or message.get("function_call"):
         return failed(Failure.EMPTY, "tool calls instead of text")
-    if content is None or content == "":
+    if content in (None, ""):
         if is_cut:  # all tokens went into reasoning, which some servers keep apart
             return failed(Failure.TOO_LARGE, f"{CUT_OFF} before any text", sampling.random)
         return failed(Failure.EMPTY, "no content")
     if not isinstance(content, str):
         return failed(Failure.PARSE, f"content is a {type(content).__name__}, expected text")
     text = content.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
-    known = known._replace(raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"))
-    if is_cut:
-        return failed(Failure.TOO_LARGE, CUT_OFF, sampling.random)
-    parsed = sampling.parse(text)
-    if parsed.failure:
-        return failed(parsed.failure, parsed.detail, sampling.random)
-    return known._replace(advice=parsed.advice, detail=REPAIRED if parsed.repaired else "")
+    answer = failed(Failure.TOO_LARGE, CUT_OFF) if is_cut else sampling.parse(text)
+    return answer._replace(
+        raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"),
+        retryable=sampling.random and bool(answer.failure),
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    """A JSON object; an empty one in place of any other value."""
+    return value if isinstance(value, dict) else {}
 
 
 def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) -> Answer:
     try:
         value = loose_json(body.decode("utf-8"), max(len(body), 1))
-    except (UnicodeDecodeError, RefusedError):
-        value = None
+    except (UnicodeDecodeError, FailedError):
+        value = body[:1000].decode("utf-8", "replace")
     error = _error_of(value)
-    codes = (
-        {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
-    )
+    codes = {str(_object(error).get(name)) for name in ("code", "type")}
     detail = ": ".join(filter(None, (f"status {status}", _REFUSED.get(status), _error_text(value))))
     if 300 <= status < 400:
         return Answer(
@@ -237,18 +233,15 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) ->
         return Answer(None, Failure.REFUSED, detail, status)
     if status in (400, 422) and (remedy := _remedy(error)):
         return Answer(None, Failure.REFUSED, f"{detail}; {remedy}", status)
-    if form != FORMS[-1] and complains(
-        status, body[:1000].decode("utf-8", "replace") if value is None else value
-    ):
+    if form != FORMS[-1] and complains(status, value):
         return Answer(None, Failure.UNSUPPORTED, detail, status)
     retryable = status in _RETRYABLE or status >= 500
-    return Answer(
-        None, Failure.HTTP, detail, status, retryable, retry_after(headers) if retryable else None
-    )
+    wait = retry_after(headers) if retryable else 0.0
+    return Answer(None, Failure.HTTP, detail, status, retryable, wait)
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait, or None where `Retry-After` is absent or not usable.
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that the server asks to wait, or 0 where `Retry-After` is absent or not usable.
 
     A date is compared with the response's own `Date` header, because the local clock may be wrong.
     Without that header a date is not usable.
@@ -256,17 +249,20 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
         return float(text)
-    when, now = _stamp(text), _stamp(headers.get("date", ""))
-    return None if when is None or now is None else max(0.0, when - now)
+    try:
+        when, now = map(email.utils.parsedate_to_datetime, (text, headers.get("date", "")))
+        return max(0.0, when.timestamp() - now.timestamp())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 def check_id(text: str, own: str) -> None:
-    """Raise TransportError where `text` contains a request id made here that is not `own`.
+    """Raise FailedError where `text` contains a request id made here that is not `own`.
 
     Ids that servers make themselves are ignored.
     """
     if any(found != own for found in _OWN_ID.findall(text)):
-        raise TransportError(Failure.CONNECTION, "the answer to another request", True)
+        raise FailedError(Failure.CONNECTION, "the answer to another request", True)
 
 
 def printable(text: str) -> str:
@@ -278,10 +274,9 @@ def _error_of(value: object) -> object:
     """The error in a body. FastAPI servers name it `detail`; vLLM's older ones are an error as a
     whole.
     """
-    if not isinstance(value, dict):
-        return None
-    found = value.get("error", value.get("detail"))
-    return value if found is None and isinstance(value.get("message"), str) else found
+    body = _object(value)
+    found = body.get("error", body.get("detail"))
+    return body if found is None and isinstance(body.get("message"), str) else found
 
 
 def _message(error: object) -> str:
@@ -293,18 +288,12 @@ def _remedy(error: object) -> str:
     """How to mend a setting that the model does not take, in the words of `advisor.options`; "" for
     other errors.
     """
-    message = _message(error)
-    named = str(error.get("param")) if isinstance(error, dict) else ""
-    if not _NOT_TAKEN.search(message):
-        return ""
-    return next(
-        (
-            remedy
-            for name, remedy in _REMEDIES.items()
-            if named == name or re.search(rf"\b{name}\b", message)
-        ),
-        "",
-    )
+    message, named = _message(error), _object(error).get("param")
+    if _NOT_TAKEN.search(message):
+        for name, remedy in _REMEDIES.items():
+            if named == name or re.search(rf"\b{name}\b", message):
+                return remedy
+    return ""
 
 
 def _error_text(value: object) -> str:
@@ -315,13 +304,6 @@ def _error_text(value: object) -> str:
 
 def _count(value: object) -> int:
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
-
-
-def _stamp(text: str) -> float | None:
-    try:
-        return email.utils.parsedate_to_datetime(text).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 _CONTENT = frozenset({Failure.PARSE, Failure.SCHEMA, Failure.EMPTY, Failure.TOO_LARGE})
@@ -363,23 +345,21 @@ def checked(answer: Answer) -> Answer:
     """`answer` after checks of a backend's result.
 
     Unusable advice becomes the failure SCHEMA. An answer with neither advice nor failure becomes
-    EMPTY. Impossible token counts become 0, which means unknown.
+    EMPTY. Impossible token counts become 0, which means unknown; so does a wait that makes no
+    sense.
     """
     if not all(
         type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
         for tokens in (answer.prompt_tokens, answer.completion_tokens)
     ):
         answer = answer._replace(prompt_tokens=0, completion_tokens=0)
-    if answer.advice is not None:
-        found = problem(answer.advice)
-        return (
-            answer._replace(advice=None, failure=Failure.SCHEMA, detail=found) if found else answer
-        )
-    return (
-        answer
-        if answer.failure is not None
-        else answer._replace(failure=Failure.EMPTY, detail="no advice")
-    )
+    if not 0 < (answer.retry_after or 0) < math.inf:  # also true for NaN
+        answer = answer._replace(retry_after=0.0)
+    if answer.advice and (found := problem(answer.advice)):
+        return answer._replace(advice=None, failure=Failure.SCHEMA, detail=found)
+    if answer.advice or answer.failure:
+        return answer
+    return answer._replace(failure=Failure.EMPTY, detail="no advice")
 
 
 def verdict_of(answer: Answer) -> Verdict:
@@ -387,14 +367,12 @@ def verdict_of(answer: Answer) -> Verdict:
     as billed.
     """
     failure = answer.failure
-    if answer.advice is not None or failure is None:
+    if answer.advice or not failure:
         return Verdict(True, False, "", False)
-    fault = ""
     # A PARSE failure without a model's text is not content: it is, for example, a proxy's page.
     content = failure in _CONTENT and not (failure is Failure.PARSE and not answer.raw)
-    if content:
-        fault = failure.value
-    elif failure is Failure.HTTP and not answer.retryable:
+    fault = failure.value if content else ""
+    if failure is Failure.HTTP and not answer.retryable:
         fault = f"http {answer.status}"
     # An unusable text still shows that the endpoint works. A request that we stopped shows nothing,
     # and one of a rejected form is sent again in another.
@@ -411,7 +389,7 @@ def is_unusable(answer: Answer) -> bool:
     A proxy's page is no answer. Neither is an EMPTY result without an HTTP status: mocks return it
     on purpose.
     """
-    if answer.advice is not None or answer.failure not in _CONTENT:
+    if answer.advice or answer.failure not in _CONTENT:
         return False
     return bool(answer.raw) or (answer.failure is not Failure.PARSE and answer.status != 0)
 
@@ -448,9 +426,8 @@ def reason_of(answer: Answer) -> str:
 
 def remedy(reason: str, identity: Mapping[str, str], completion_tokens: int) -> str:
     """What helps against unusable answers of a backend with this identity."""
-    known = {
-        name.rpartition(".")[2]: value for name, value in identity.items()
-    }  # a wrapper's names have a prefix
+    # A wrapper's names have a prefix.
+    known = {name.rpartition(".")[2]: value for name, value in identity.items()}
     tokens = f"raise advisor.service.completion_tokens (now {completion_tokens})"
     if reason == "cut_off":
         return tokens

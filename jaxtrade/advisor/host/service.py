@@ -22,14 +22,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool
 from jaxtrade.advisor.host.journal import Recorded, row_text
-from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Caps, Ledger
+from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
-from jaxtrade.advisor.host.types import Advice, Backend, ContainedFaults, Histogram, Question
+from jaxtrade.advisor.host.types import (
+    LOGGED,
+    Advice,
+    Backend,
+    ContainedFaults,
+    Histogram,
+    Question,
+)
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import JaxtradeError, JournalError
 from jaxtrade.text import Tell
@@ -52,8 +58,7 @@ class AdviceService:
     """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter
     exits.
 
-    `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`. `use`: what
-    the answers are for.
+    `tell` receives one line per problem, from another thread. `use`: what the answers are for.
 
     Raises StorageError where the ledger cannot be read: without it, spending could not be counted
     against the caps.
@@ -64,16 +69,12 @@ class AdviceService:
         backend: Backend,
         options: ServiceOptions,
         clock: Callable[[], float] = time.monotonic,
-        tell: Tell | None = None,
+        tell: Tell = LOGGED,
         use: Use = TRAINING,
     ) -> None:
         self._backend, self.options = backend, options
         self._faults = ContainedFaults(tell)
-        cost = None if options.max_cost is None else int(options.max_cost * MICRO)
-        self._ledger = Ledger(
-            Path(options.ledger) if options.ledger else None,
-            Caps(options.max_calls, options.max_tokens, cost),
-        )
+        self._ledger = Ledger(options.ledger, Caps.of(options))
         self._mailbox: queue.SimpleQueue[_Batch | Finished | None] = queue.SimpleQueue()
         self._ready: deque[tuple[int, Advice]] = deque()
         self._counting = threading.Lock()  # among threads that submit; the desk never holds it
@@ -83,7 +84,7 @@ class AdviceService:
         self._pool = WorkerPool(
             backend.answer, options.workers, options.grace_s, clock, self._mailbox.put
         )
-        self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._faults.tell)
+        self._cache = AdviceCache(options.cache, self._faults.tell)
         self._desk = Desk(
             backend,
             options,
@@ -91,8 +92,7 @@ class AdviceService:
             self._cache,
             self._ledger,
             self._pool,
-            lambda bar, advice: self._ready.append((bar, advice)),
-            lambda: options.ready_rows - len(self._ready),
+            self._ready,
             self._faults,
             use,
         )
@@ -182,7 +182,7 @@ class AdviceService:
             self._cache.open()
             more = False
             while not self._stopping.is_set():
-                waits = len(self._desk.queue) or self._desk.in_flight
+                waits = len(self._desk.queue) or self._pool.busy
                 more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
             self._desk.gates.stopping = True
             self._wind_down()
@@ -255,7 +255,7 @@ class AdviceService:
         """Run turns until no request is in flight, for at most `seconds`."""
         until = time.monotonic() + seconds
         self._turn(0.0)
-        while self._desk.in_flight and (left := until - time.monotonic()) > 0:
+        while self._pool.busy and (left := until - time.monotonic()) > 0:
             self._turn(left)
 
     def _close(self) -> None:
@@ -388,9 +388,9 @@ class Live(AdviceSource):
 
     service: AdviceService
     question_of: Callable[[int], Question]
-    tell: Tell | None = None
+    tell: Tell = LOGGED
     ahead: int = 1024
-    heard: Callable[[int, Advice], None] | None = None
+    heard: Callable[[int, Advice], None] = lambda bar, advice: None
 
     def __post_init__(self) -> None:
         self._faults = ContainedFaults(self.tell)
@@ -483,7 +483,7 @@ class Live(AdviceSource):
                 for bar, weight in wants:
                     if self._stopping.is_set():
                         return
-                    if (question := self._question(bar)) is not None:
+                    if question := self._question(bar):
                         asked.append((question, weight))
                     if time.perf_counter() - began >= _BUILD_S:
                         time.sleep(_PAUSE_S)
@@ -539,8 +539,7 @@ class Live(AdviceSource):
             )
         else:
             self._ready.append(row)
-            if self.heard is not None:
-                self.heard(bar, advice)
+            self.heard(bar, advice)
 
 
 class PanelSource(AdviceSource):
@@ -621,7 +620,7 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = dict(sum((Counter(value) for value in values), Counter()))
         elif all(isinstance(value, str) for value in values):
             found[name] = "; ".join(dict.fromkeys(values))
-        elif any(value is None for value in values):
+        elif None in values:
             found[name] = None  # a cost that one member does not know is unknown
         elif any(isinstance(value, bool) for value in values):
             found[name] = any(values)

@@ -4,7 +4,6 @@ parser, and counts of what happened. Nothing here imports JAX."""
 from __future__ import annotations
 
 import bisect
-import difflib
 import enum
 import hashlib
 import json
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from jaxtrade.text import Tell
+from jaxtrade.text import Tell, did_you_mean
 
 
 class Question(NamedTuple):
@@ -80,13 +79,15 @@ class Failure(enum.Enum):
 
 
 class Answer(NamedTuple):
-    """The result of one request: advice, or a failure with its detail (scrubbed of secrets).
+    """The result of one request, or of reading one text: advice, or a failure with its detail
+    (scrubbed of secrets).
 
     status: HTTP status, or 0. retryable: whether another attempt may help. retry_after: seconds
-        that the server asks to
-    wait, or None. latency: in seconds. raw: the model's text as received, at most 64 KiB. model:
-    the model's name as the server reports it. parts: the answers of the single requests, where one
-    question took several; their tokens add up to this answer's.
+        that the server asks to wait, or 0. latency: in seconds. raw: the model's text as received,
+        at most 64 KiB. model: the model's name as the server reports it. parts: the answers of the
+        single requests, where one question took several; their tokens add up to this answer's.
+    reason: the advice's own, which nothing but reports for people reads. repaired: whether only a
+        part of the text was read, with or without success.
     """
 
     advice: Advice | None
@@ -94,21 +95,25 @@ class Answer(NamedTuple):
     detail: str = ""
     status: int = 0
     retryable: bool = False
-    retry_after: float | None = None
+    retry_after: float = 0.0
     latency: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     raw: str = ""
     model: str = ""
     parts: tuple[Answer, ...] = ()
+    reason: str = ""
+    repaired: bool = False
 
 
-class TransportError(Exception):
-    """There is no complete response to a request, or it is the response to another one. Its text
-    holds no request header. answer: the failure.
+class FailedError(Exception):
+    """A text is not accepted, or there is no complete response to a request, or it is the response
+    to another one. Its text holds no request header. answer: the failure.
     """
 
-    def __init__(self, failure: Failure, detail: str, retryable: bool, status: int = 0) -> None:
+    def __init__(
+        self, failure: Failure, detail: str, retryable: bool = False, status: int = 0
+    ) -> None:
         super().__init__(detail)
         self.answer = Answer(None, failure, detail, status, retryable)
 
@@ -145,8 +150,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close.
     """
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"
+    return did_you_mean(name, known) or f"; choose one of {', '.join(known)}"
 
 
 def canonical(value: object) -> str:
@@ -177,7 +181,7 @@ def sha256_of(text: str) -> str:
 # confidence is only bounded; the fusion measures later what it is worth.
 #
 # Where the text alone is not JSON, the parser looks for the answer in two places and nowhere else,
-# under the same rules. `Parsed.repaired` reports that it did.
+# under the same rules. `Answer.repaired` reports that it did.
 #
 # 1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows the last one is read.
 # 2. In a fence: if that is not JSON either and contains exactly one code fence, the first balanced object inside it.
@@ -216,45 +220,23 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
-class Parsed(NamedTuple):
-    """The result of parsing: advice, or the failure with its detail.
-
-    PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit.
-        EMPTY: no text.
-    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without
-        success. reason: the
-    advice's own, which nothing but reports for people reads; "" without advice.
-    """
-
-    advice: Advice | None
-    failure: Failure | None = None
-    detail: str = ""
-    repaired: bool = False
-    reason: str = ""
-
-
-class RefusedError(ValueError):
-    """A text or value is not accepted. `failure` gives the kind."""
-
-    def __init__(self, failure: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = failure
+REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
 
 
 def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
-    """The advice of a direction and its values, by the formula above. Raises RefusedError for a
+    """The advice of a direction and its values, by the formula above. Raises FailedError for a
     value out of range.
     """
     if direction not in DIRECTIONS:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA,
             f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}",
         )
     for name, value in (("confidence", confidence), ("risk", risk)):
         if not 0.0 <= value <= 1.0:
-            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
+            raise FailedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
     if not 1 <= horizon <= MAX_HORIZON:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}"
         )
     logit = LOGIT_SCALE * float(confidence)
@@ -262,82 +244,84 @@ def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> A
     return Advice(hold, buy, sell, float(confidence), float(risk), int(horizon))
 
 
-def parse_advice(text: str) -> Parsed:
-    """Parse one answer strictly. Never raises."""
+def parse_advice(text: str) -> Answer:
+    """Parse one answer strictly. Never raises.
+
+    The failure is PARSE for a text that is not valid JSON, SCHEMA for a value that does not fit,
+    EMPTY for no text and TOO_LARGE for too much of it.
+    """
     found = _parsed(_json_advice, text)
-    if found.failure is Failure.PARSE and (after := after_thinking(text)) is not None:
+    if found.failure is Failure.PARSE and (after := _after_thinking(text)):
         text = after
         found = _parsed(_json_advice, text, repaired=True)
-    inner = _fenced_object(text) if found.failure is Failure.PARSE else None
-    return found if inner is None else _parsed(_json_advice, inner, repaired=True)
+    if found.failure is Failure.PARSE and (inner := _fenced_object(text)):
+        found = _parsed(_json_advice, inner, repaired=True)
+    return found
 
 
-def after_thinking(text: str) -> str | None:
-    """What follows the last closing think tag of a reasoning model; None without a tag or without
+def _after_thinking(text: str) -> str:
+    """What follows the last closing think tag of a reasoning model; "" without a tag or without
     text after it.
     """
     parts = _THOUGHT.split(text)
-    return parts[-1] if len(parts) > 1 and parts[-1].strip() else None
+    return parts[-1] if len(parts) > 1 and parts[-1].strip() else ""
 
 
 def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
     """Parse a text that is exactly one JSON value.
 
     NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises
-    RefusedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
+    FailedError, with Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and
     Failure.PARSE otherwise.
     """
-    return _json(
+    return loose_json(
         text, max_bytes, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
     )
 
 
-def loose_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+def loose_json(text: str, max_bytes: int = MAX_BYTES, **rules: Any) -> Any:
     """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
-    somebody else's matter. Of a key twice the last counts."""
-    return _json(text, max_bytes)
-
-
-def _json(text: str, max_bytes: int, **rules: Any) -> Any:
-    if len(text.encode("utf-8", "surrogatepass")) > max_bytes:
-        raise RefusedError(Failure.TOO_LARGE, f"text above {max_bytes} bytes")
-    if not text.strip():
-        raise RefusedError(Failure.EMPTY, "empty text")
+    somebody else's matter. Of a key twice the last counts. rules: further ones, of `json.loads`."""
+    _check_size(text, max_bytes)
     _check_depth(text)
     try:
         return json.loads(text, **rules)
-    except RefusedError:
-        raise
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
-        raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
+    except (ValueError, RecursionError) as error:  # not JSON, or an integer of too many digits
+        raise FailedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
 
 
-def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Parsed:
+def _check_size(text: str, most: int = MAX_BYTES) -> None:
+    """Refuse a text of more than `most` bytes, and one of blanks alone. Raises FailedError."""
+    if len(text.encode("utf-8", "surrogatepass")) > most:
+        raise FailedError(Failure.TOO_LARGE, f"text above {most} bytes")
+    if not text.strip():
+        raise FailedError(Failure.EMPTY, "empty text")
+
+
+def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Answer:
     """What `read` makes of a text: its advice and reason, or the failure that it raises."""
     try:
         advice, reason = read(text)
-        return Parsed(advice, repaired=repaired, reason=reason[:MAX_REASON])
-    except RefusedError as refused:
-        return Parsed(None, refused.failure, str(refused), repaired)
+        detail = REPAIRED if repaired else ""
+        return Answer(advice, detail=detail, reason=reason[:MAX_REASON], repaired=repaired)
+    except FailedError as failed:
+        return failed.answer._replace(repaired=repaired)
 
 
 def _json_advice(text: str) -> tuple[Advice, str]:
     value = strict_json(text)
     if not isinstance(value, dict):
-        raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
+        raise FailedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
     names = set(_RULES)
     if missing := sorted(names - set(value)):
-        raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
+        raise FailedError(Failure.SCHEMA, f"no key {missing[0]!r}")
     if extra := sorted(set(value) - names):
-        raise RefusedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
+        raise FailedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
     for name, (kinds, expected) in _TYPES.items():
         if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
-            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
+            raise FailedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
     if value["v"] != VERSION:
-        raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
+        raise FailedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
     names = ("direction", "confidence", "risk", "horizon_bars")
     return advice_of(*(value[name] for name in names)), value["reason"]
 
@@ -350,18 +334,18 @@ def _shown(value: object) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise RefusedError(Failure.PARSE, "the same key twice")
+        raise FailedError(Failure.PARSE, "the same key twice")
     return found
 
 
 def _no_constant(name: str) -> Any:
-    raise RefusedError(Failure.PARSE, f"{name} is no JSON number")
+    raise FailedError(Failure.PARSE, f"{name} is no JSON number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise RefusedError(Failure.PARSE, f"{text[:20]} overflows")
+    if math.isinf(value):
+        raise FailedError(Failure.PARSE, f"{text[:20]} overflows")
     return value
 
 
@@ -371,26 +355,26 @@ def _brackets(text: str) -> Iterator[re.Match[str]]:
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting before the recursive parser runs. Raises RefusedError."""
+    """Refuse deep nesting before the recursive parser runs. Raises FailedError."""
     depth = 0
     for bracket in _brackets(text):
         depth += 1 if bracket[0] in "[{" else -1
         if depth > MAX_DEPTH:
-            raise RefusedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
+            raise FailedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
 
 
-def _fenced_object(text: str) -> str | None:
-    """The first balanced object in the text's only code fence, or None where there is none."""
+def _fenced_object(text: str) -> str:
+    """The first balanced object in the text's only code fence; "" where there is none."""
     parts = text.split("```")
     start = parts[1].find("{") if len(parts) == 3 else -1
     if start < 0:
-        return None
+        return ""
     depth = 0
     for bracket in _brackets(inside := parts[1][start:]):
         depth += {"{": 1, "}": -1}.get(bracket[0], 0)
         if depth == 0:
             return inside[: bracket.end()]
-    return None
+    return ""
 
 
 PIPE_ACTIONS = {"HOLD": "flat", "BUY": "long", "SELL": "short"}
@@ -400,45 +384,42 @@ PIPE_HORIZON = 30  # bars
 _NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
 
 
-def parse_pipe(text: str) -> Parsed:
+def parse_pipe(text: str) -> Answer:
     """Parse one answer in the pipe format. Never raises."""
     found = _parsed(_pipe_advice, text)
-    after = None if found.advice else after_thinking(text)
-    return found if after is None else _parsed(_pipe_advice, after, repaired=True)
+    if found.failure and (after := _after_thinking(text)):
+        return _parsed(_pipe_advice, after, repaired=True)
+    return found
 
 
 PARSERS = {"json": parse_advice, "pipe": parse_pipe}  # by the form of answers
 
 
 def _pipe_advice(text: str) -> tuple[Advice, str]:
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise RefusedError(Failure.TOO_LARGE, f"text above {MAX_BYTES} bytes")
-    line = text.strip()
-    if not line:
-        raise RefusedError(Failure.EMPTY, "empty text")
-    if len(line.splitlines()) != 1:
-        raise RefusedError(
+    _check_size(text)
+    if len(text.strip().splitlines()) != 1:
+        raise FailedError(
             Failure.PARSE, "more than one line, expected ACTION | confidence | reason"
         )
-    fields = [field.strip() for field in line.split("|")]
+    fields = [field.strip() for field in text.split("|")]
     if len(fields) != 3:
-        raise RefusedError(
+        raise FailedError(
             Failure.PARSE, f"{len(fields) - 1} bars, expected 2: ACTION | confidence | reason"
         )
     action, confidence, reason = fields
     if action in POSITION_ACTIONS:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA,
             f"action {action} manages a position, of which market advice knows nothing",
         )
     if action not in PIPE_ACTIONS:
-        raise RefusedError(
+        raise FailedError(
             Failure.SCHEMA,
-            f"unknown action {ascii(action)[:40]}, expected {', '.join(PIPE_ACTIONS)}",
+            f"unknown action {_shown(action)}, expected {', '.join(PIPE_ACTIONS)}",
         )
     if not _NUMBER.fullmatch(confidence):
-        raise RefusedError(
-            Failure.SCHEMA, f"confidence {ascii(confidence)[:40]}, expected 0 to 1 as 0.85"
+        raise FailedError(
+            Failure.SCHEMA, f"confidence {_shown(confidence)}, expected 0 to 1 as 0.85"
         )
     advice = advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
     return advice, reason
@@ -555,13 +536,15 @@ class Statistics:
         return found | more
 
 
-class ContainedFaults:
-    """The contained exceptions of one object. `tell` receives one line per kind; by default the
-    logger `jaxtrade.advisor`. If `tell` raises, the line is counted in `unreported` and nothing
-    else happens."""
+LOGGED: Tell = logging.getLogger("jaxtrade.advisor").warning  # where no console is given
 
-    def __init__(self, tell: Tell | None = None) -> None:
-        self._tell = tell or logging.getLogger("jaxtrade.advisor").warning
+
+class ContainedFaults:
+    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises,
+    the line is counted in `unreported` and nothing else happens."""
+
+    def __init__(self, tell: Tell = LOGGED) -> None:
+        self._tell = tell
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self.unreported = 0
