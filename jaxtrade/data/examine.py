@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,8 +22,8 @@ from jaxtrade.data.formats.recognise import Layout, Stated
 from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
-from jaxtrade.data.read.tabular import Faults, Table, read_table
-from jaxtrade.data.read.validate import check_order, is_two_sided, map_columns, product_of
+from jaxtrade.data.read.tabular import Fault, Table, read_table
+from jaxtrade.data.read.validate import map_columns, order_faults, product_of
 from jaxtrade.errors import ConfigError, DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
@@ -37,7 +37,7 @@ class Examined:
     """A file's facts. n rows of one contract are looked at: all rows, or those of the most frequent
     one.
 
-    file: the path. layout: the vendor's, if recognised. columns: field -> column. rows: of the
+    file: the path. layout: the vendor's, or `PLAIN`. columns: field -> column. rows: of the
         whole file. contracts:
     (code, rows) of the expiry or symbol column, the most frequent first. names: instruments that
     the file itself names. naive: whether stamps carry no offset. ordered: whether the order of day
@@ -48,7 +48,7 @@ class Examined:
     """
 
     file: str
-    layout: Layout | None
+    layout: Layout
     columns: Mapping[str, str]
     rows: int
     contracts: tuple[tuple[str, int], ...]
@@ -68,7 +68,7 @@ class Examined:
     @property
     def title(self) -> str:
         """What the file is, for messages."""
-        return "a file with a header line" if self.layout is None else self.layout.title
+        return self.layout.title
 
 
 def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Examined:
@@ -78,33 +78,30 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     stated: what the user says about it. expiry: the contract to look at.
     """
     table = read_table(path)
-    # What is not stated is asked for later.
-    keys, about = keys_of(replace(table, faults=Faults()), stated)
-    two_sided = is_two_sided(table, keys.columns)
-    names = map_columns(table, keys.columns, two_sided)
+    keys, about, _ = keys_of(table, stated)  # what is not stated is asked for later
+    names, two_sided, mapped, faults = map_columns(table, keys.columns)
     rows = len(table)
     if not rows:
-        table.fault("no bars", "export the bars again")
-    table.stop()
+        faults = [*faults, Fault("no bars", "export the bars again")]
+    if faults:
+        raise table.error(faults)
     contracts, table = _contracts(table, names, expiry)
     time = names["time"]
     first, last = (str(table.cell(time, at)) for at in (0, len(table) - 1))
-    ordered = (
-        keys.date_order is not None
-        or not LAST.match(first)
-        or proven_order(table, time)[0] is not None
-    )
+    ordered = bool(keys.date_order or not LAST.match(first) or proven_order(table, time)[0])
     order = keys.date_order if ordered else "mdy"
-    wall = parse_stamps(replace(table, notes=[]), time, "UTC", order)
-    check_order(table, time, wall)
-    table.stop()
+    wall, _, faults = parse_stamps(table, time, "UTC", order)
+    if faults := [*faults, *order_faults(table, time, wall)]:
+        raise table.error(faults)
     prices = {
         field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")
     }
     # Numbers count from 1970 in UTC, and so do datetimes with a zone.
-    naive = getattr(table.columns[time].dtype, "tz", None) is None and not (
-        has_offset(first) or first.strip().replace(".", "", 1).isdigit()
+    naive = not (
+        getattr(table.data.column(time).type, "tz", None)
+        or has_offset(first)
+        or first.strip().replace(".", "", 1).isdigit()
     )
     years, of = {}, years_of(wall)
     for year in np.unique(of).tolist():
@@ -113,7 +110,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     ahead = np.diff(wall)
     ahead = ahead[ahead > 0]
     step, decimals = price_step(prices["close"])
-    named = [] if table.layout is None or table.layout.symbol is None else [table.layout.symbol]
+    named = [table.layout.symbol] if table.layout.symbol else []
     if "symbol" in names:
         named.append(str(table.cell(names["symbol"], 0)))
     return Examined(
@@ -133,7 +130,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         step,
         decimals,
         2 if two_sided else 1,
-        (*about, *table.notes),
+        (*about, *table.notes, *mapped),
     )
 
 
@@ -187,9 +184,9 @@ class Candidate(NamedTuple):
     why: tuple[str, ...]
 
 
-def market_named(text: str) -> str | None:
-    """The known market or shipped contract of an instrument's name (ESZ3, ES=F, spy); None if there
-    is none.
+def market_named(text: str) -> str:
+    """The known market or shipped contract of an instrument's name (ESZ3, ES=F, spy); empty if
+    there is none.
     """
     upper = text.upper()
     return upper if upper in shipped_contracts() else product_of(upper)
@@ -205,7 +202,7 @@ def candidates(seen: Examined) -> list[Candidate]:
         "the file's name": {market_named(word) for word in words},
         "prices": {contract.symbol for contract in CONTRACTS.values() if fits(seen, contract)},
     }
-    named = {symbol for group in groups.values() for symbol in group if symbol is not None}
+    named = set.union(*groups.values()) - {""}
 
     def rank(symbol: str) -> tuple[Any, ...]:
         missing = [symbol not in group for group in groups.values()]

@@ -60,7 +60,7 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
         "columns": {field: name for field, name in data.columns.items() if field not in others},
         **{key: getattr(data, key) for key in SAME},
         "roll": roll,
-        "follows": None if like is None else like.source,
+        "follows": "" if like is None else like.source,
         "missing": data.quotes_tolerance if like is None else 1.0,
     }
 

@@ -156,8 +156,8 @@ def test_a_file_sorted_by_contract_reads_the_same(december):
         ("ES H2014", "2014-03"),
         ("ESH2", "2012-03"),
         ("ESM1", "2021-06"),
-        ("ES", None),
-        ("FRONT", None),
+        ("ES", ""),
+        ("FRONT", ""),
     ],
 )
 def test_months_of_contract_codes(code, month):
