@@ -274,10 +274,8 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
-    row_dates = bars.trade_dates
-    dates = np.unique(row_dates)
-    suspect = require_stated(bars, schedule, row_dates, config.data)
-    cut = [each.text() for each in cut_short(bars, schedule, row_dates, config)]
+    suspect = require_stated(bars, schedule, config.data)
+    cut = [each.text() for each in cut_short(bars, schedule, config)]
     warnings = sum(line.startswith("WARNING: ") for line in (*suspect, *cut))
     low, high = (
         int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max())
@@ -285,12 +283,13 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
         + (several(warnings, "warning") if warnings else "no fault"),
-        f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
+        f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), "
+        f"{len(bars.date_starts)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
         f"  calendar       {schedule.name}: {len(found)} findings",
     ]
-    if not len(decision_sessions(bars, schedule, row_dates, config).date):
+    if not len(decision_sessions(bars, schedule, config).date):
         lines.append(
             f"  too few to train on: {history_needed(config)} bars of history are needed before a decision"
         )

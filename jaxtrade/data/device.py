@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.schedule import Schedule, local_seconds, run_starts, spread
+from jaxtrade.data.calendar.schedule import Schedule, local_seconds, spread
 from jaxtrade.data.calendar.sessions import window_minutes, window_openings
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
@@ -216,7 +216,6 @@ def float_table(
     bars: Bars,
     ids: np.ndarray,
     tr_sum: np.ndarray,
-    dates: np.ndarray,
     schedule: Schedule,
     config: RunConfig,
     base: int = 0,
@@ -243,7 +242,7 @@ def float_table(
         lambda: host.close - base,
         lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
         lambda: np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows]),
-        *_clock_columns(bars, dates, schedule, config),
+        *_clock_columns(bars, schedule, config),
         *(partial(feature, name) for name in (*config.env.features, *context)),
     ]
     for first in range(0, len(makers), TOGETHER):
@@ -256,7 +255,7 @@ def float_table(
 
 
 def _clock_columns(
-    bars: Bars, dates: np.ndarray, schedule: Schedule, config: RunConfig
+    bars: Bars, schedule: Schedule, config: RunConfig
 ) -> list[Callable[[], np.ndarray]]:
     """Functions that compute hour, from_open_seed, to_close_seed, from_open, to_flat, each
     float64[T].
@@ -268,15 +267,14 @@ def _clock_columns(
     second = (local_seconds(bars.time, contract.zone) % 86_400).astype(
         np.int32
     )  # of the exchange day
-    starts = run_starts(dates)
-    days = dates[starts]
+    days = bars.trade_dates[bars.date_starts]
     opening = window_openings(days, contract, overnight)
     length = window_minutes(contract, overnight)
     at = schedule.find(days)
     flat = np.where(at >= 0, schedule.flat[at], opening + 60 * length)
 
     def by_row(per_day: np.ndarray) -> np.ndarray:
-        return spread(per_day, starts, len(dates))
+        return spread(per_day, bars.date_starts, len(bars))
 
     return [
         lambda: (second / 60 / 60 - 9.5) / SEED_HOURS,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
-from jaxtrade.data.calendar.schedule import DAY, local_seconds, trade_dates
+from jaxtrade.data.calendar.schedule import DAY, local_seconds, run_starts, trade_dates
 from jaxtrade.data.contracts import Contract, contract_named, require_bundled
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
@@ -161,10 +162,15 @@ class Bars:
             **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")},
         )
 
-    @property
+    @cached_property
     def trade_dates(self) -> np.ndarray:
         """The trade date of each bar, datetime64 of days, of shape T."""
         return trade_dates(self.time, self.contract)
+
+    @cached_property
+    def date_starts(self) -> np.ndarray:
+        """The first row of each trade date, int64."""
+        return run_starts(self.trade_dates)
 
     @property
     def minutes(self) -> np.ndarray:

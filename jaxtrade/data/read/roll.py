@@ -1,7 +1,7 @@
 """Explicit roll: several expiries of one file become one series, spliced between trade dates.
 
 Each trade date comes from one contract, so no bar, session or position crosses a splice. Feature
-windows and true ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are
+windows and true ranges restart there (`jaxtrade.data.calendar.sessions.feature_windows`). Prices are
 never adjusted.
 """
 
