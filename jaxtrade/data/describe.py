@@ -171,7 +171,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "decision_bars": len(rows),
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
         "has_volume": market.has_volume,
-        "two_sided": market.bars.ask is not None,
+        "two_sided": bool(market.bars.ask),
         "mean_spread_ticks": turn.spread,
         "commission_per_side": contract.commission_mills / 1000,
         "slippage_ticks": contract.slippage_ticks,
@@ -286,7 +286,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
         f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), "
         f"{len(bars.date_starts)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
-        f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
+        f"  sides          {'bid and ask' if bars.ask else 'one'}",
         f"  calendar       {schedule.name}: {len(found)} findings",
     ]
     if not len(decision_sessions(bars, schedule, config).date):

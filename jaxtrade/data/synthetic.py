@@ -61,7 +61,7 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
                     for name in ("dates", "open", "close", "flat", "halts")
                 },
             )
-    found = 0 if schedule is None else len(schedule.dates)
+    found = len(schedule.dates) if schedule else 0
     raise ConfigError(
         f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
         "sessions; lower it"
@@ -424,12 +424,8 @@ def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.nd
 def spread_kept(bars: Bars, bid: Side) -> Side:
     """Ask prices over other bid prices: the bid's plus the real spread of two-sided `bars`. High
     and low are then widened to include open and close."""
-    assert bars.ask is not None
-    spread = {
-        name: prices.astype(np.int64) - getattr(bars, name)
-        for name, prices in bars.ask._asdict().items()
-    }
-    ask = Side(**{name: getattr(bid, name) + spread[name] for name in spread})
+    real = zip(bid, *bars.quotes, strict=True)
+    ask = Side(*(price + (above.astype(np.int64) - below) for price, below, above in real))
     return ask._replace(
         high=np.maximum(ask.high, np.maximum(ask.open, ask.close)),
         low=np.minimum(ask.low, np.minimum(ask.open, ask.close)),
@@ -454,17 +450,12 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
             f"{bars.source}: the phase-randomised copy with seed {seed} leaves the range of prices; take "
             "another data.synthetic_seed or fewer data.synthetic_sessions"
         )
-    bid = Side(*made.astype(np.int32))
-    ask = (
-        None
-        if bars.ask is None
-        else Side(*(prices.astype(np.int32) for prices in spread_kept(bars, bid)))
-    )
+    sides = [Side(*made)]
+    if bars.ask:
+        sides.append(spread_kept(bars, sides[0]))
     note = "the bars are synthetic: a phase-randomised copy of real ones (spectrum kept, nothing else to predict)"
-    return replace(
-        bars,
-        **bid._asdict(),
-        ask=ask,
+    return bars.with_quotes(
+        *(Side(*(prices.astype(np.int32) for prices in side)) for side in sides),
         synthetic=True,
         notes=(*bars.notes, note),
         source=f"phase-randomised copy, seed {seed}, of {bars.source}",

@@ -54,7 +54,7 @@ def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> B
         naming the first bar, if a price is below one tick or above what int32 holds.
     """
     sides = [bid]
-    if bars.ask is not None:
+    if bars.ask:
         sides.append(np.stack(spread_kept(bars, Side(*bid))) if ask is None else ask)
     for _, high, low, _ in sides:
         bad = np.flatnonzero((low < 1) | (high >= INT32))
@@ -66,8 +66,7 @@ def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> B
                 "sessions or phase, whose returns are relative, or leave out the years in which prices were low "
                 "(data.start). Another seed is no fix: it would choose nulls by their result"
             )
-    made = [Side(*side.astype(np.int32)) for side in sides]
-    return replace(bars, **made[0]._asdict(), ask=None if bars.ask is None else made[1])
+    return bars.with_quotes(*(Side(*side.astype(np.int32)) for side in sides))
 
 
 def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> np.ndarray:

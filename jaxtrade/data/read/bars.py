@@ -33,7 +33,6 @@ from jaxtrade.data.read.tabular import (
 from jaxtrade.data.read.validate import (
     MAX_TICKS,
     MISSING_LIMIT,
-    PRICES,
     TWO_SIDED,
     Side,
     map_columns,
@@ -153,14 +152,23 @@ class Bars:
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
         """The selected bars."""
-        ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
-        places = None if self.places is None else self.places.chosen(keep)
-        return replace(
-            self,
-            ask=ask,
-            places=places,
-            **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")},
+        sides = (Side(*(prices[keep] for prices in side)) for side in self.quotes)
+        return self.with_quotes(
+            *sides,
+            time=self.time[keep],
+            volume=self.volume[keep],
+            places=self.places and self.places.chosen(keep),
         )
+
+    @property
+    def quotes(self) -> tuple[Side, ...]:
+        """The prices of each side: of one, or of bid and ask."""
+        first = Side(self.open, self.high, self.low, self.close)
+        return (first, self.ask) if self.ask else (first,)
+
+    def with_quotes(self, first: Side, ask: Side | None = None, **others: Any) -> Bars:
+        """The bars with other prices, and others of their fields."""
+        return replace(self, **first._asdict(), ask=ask, **others)
 
     @cached_property
     def trade_dates(self) -> np.ndarray:
@@ -180,31 +188,29 @@ class Bars:
     @property
     def sides(self) -> tuple[Bars, Bars]:
         """(bid, ask), each as one-sided bars. One-sided bars are returned twice."""
-        if self.ask is None:
+        if not self.ask:
             return self, self
-        return replace(self, ask=None), replace(self, ask=None, **self.ask._asdict())
+        return replace(self, ask=None), self.with_quotes(self.ask)
 
     @property
     def mid(self) -> Bars:
         """Bars with floor((bid + ask) / 2) in each field. Features are computed from these.
         One-sided bars are returned unchanged."""
-        if self.ask is None:
+        if not self.ask:
             return self
-        middle = {
-            name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()
-        }
-        return replace(self, ask=None, **middle)
+        bid, ask = self.quotes
+        return self.with_quotes(
+            Side(*((one + other) // 2 for one, other in zip(bid, ask, strict=True)))
+        )
 
     def between(self, start: str | None, end: str | None) -> Bars:
         """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
-        if start is None and end is None:
+        if not start and not end:
             return self
         days = self.trade_dates
-        keep = np.ones(len(self), bool)
-        if start is not None:
-            keep &= days >= _date(start, "data.start")
-        if end is not None:
-            keep &= days <= _date(end, "data.end")
+        first = _date(start, "data.start") if start else days[0]
+        last = _date(end, "data.end") if end else days[-1]
+        keep = (days >= first) & (days <= last)
         if not keep.any():
             raise DataError(
                 f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
@@ -232,8 +238,8 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     days = bars.trade_dates
     firsts = np.array([split.date for split in splits], "datetime64[D]")
     later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
-    columns = [getattr(bars, name).copy() for name in PRICES]
-    columns += [column.copy() for column in bars.ask or ()]
+    sides = [Side(*(column.copy() for column in side)) for side in bars.quotes]
+    columns = [column for side in sides for column in side]
     volume, rounded = bars.volume.copy(), 0
     for passed in np.unique(later[later < len(splits)]):
         ratio, rows = _product(splits[passed:]), later == passed
@@ -252,13 +258,7 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
             f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
             "the nearer one (half to even)"
         )
-    return replace(
-        bars,
-        **dict(zip(PRICES, columns, strict=False)),
-        volume=volume,
-        ask=None if bars.ask is None else Side(*columns[len(PRICES) :]),
-        notes=(*bars.notes, *notes),
-    )
+    return bars.with_quotes(*sides, volume=volume, notes=(*bars.notes, *notes))
 
 
 def load_bars(
@@ -392,7 +392,7 @@ def parse(
     The arguments are those of `load_bars`. Raises DataError where nothing more can be read: keys,
     columns, a contract or its rows are missing.
     """
-    if expiry is not None and roll != "off":
+    if expiry and roll != "off":
         raise ConfigError(
             f"expiry={expiry} reads one contract and roll splices several; give one of them"
         )
@@ -487,7 +487,7 @@ def bundled(
     """
     require_bundled(contract.symbol)
     if contract.symbol == "ES":
-        if expiry is None and roll == "off" and start is None and end is None:
+        if not expiry and roll == "off" and not start and not end:
             start, end = ES_WEEK  # the one full week in the file
         expiry = expiry or (ES_EXPIRY if roll == "off" else None)
     name, called, keys = _FILES[contract.symbol]

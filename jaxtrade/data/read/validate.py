@@ -271,7 +271,7 @@ def one_contract(
     roll, and for several values in a column that may hold one only.
     """
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
-    if expiry is not None:
+    if expiry:
         table = _choose(table, keys, expiry)
     elif roll != "off":
         table = _rolled(table, keys, roll, follows)
@@ -305,7 +305,7 @@ def one_contract(
                     key,
                     first(value),
                 )
-        if len(counts) > 1 and expiry is None and roll == "off":
+        if len(counts) > 1 and not expiry and roll == "off":
             faults += table.fault(
                 f"column '{key}' holds {len(counts)} contracts: {_listed(counts)}",
                 f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
