@@ -165,7 +165,9 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "first_session": str(market.trade_dates[0]),
         "last_session": str(market.trade_dates[-1]),
         "calendar": schedule.name,
-        "calendar_verified_to": None if schedule.verified_to is None else str(schedule.verified_to),
+        "calendar_verified_to": (
+            None if np.isnat(schedule.verified_to) else str(schedule.verified_to)
+        ),
         "projected_sessions": int(schedule.projected[at].sum()),
         "decision_hours": decision_hours(market, schedule.flat[at]),
         "decision_bars": len(rows),
@@ -218,7 +220,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
 
 
 def _hours(hours: dict[str, str | None]) -> str:
-    if hours["last"] is None:
+    if not hours["last"]:
         return f"none: no bar leaves time for a position before the flat time, {hours['flat']} {hours['zone']}"
     return (
         f"usually at bars that open {hours['first']} .. {hours['last']}, flat by {hours['flat']} "
@@ -237,7 +239,7 @@ def _costs(facts: dict[str, Any]) -> str:
 
 
 def _calendar(facts: dict[str, Any]) -> str:
-    if facts["calendar_verified_to"] is None:
+    if not facts["calendar_verified_to"]:
         return facts["calendar"]
     kind = (
         f"{facts['projected_sessions']} of {facts['sessions']} sessions projected by rule"

@@ -133,29 +133,44 @@ def host_view(
         points. base: ticks, what
     the table's close is relative to (`price_base`).
     """
-    width = len(features) + len(TIME_COLUMNS[scaling])
-    has_levels = any(shape_of(feature_spec(name).unit, scaling).level for name in features)
-    leaves: dict[str, Any] = {
-        "value": aligned(len(table), width),
-        "now": aligned(len(table), len(NOW)),
-        "level": aligned(len(table), width) if has_levels else None,
-    }
-    if context:
-        leaves["context"] = aligned(len(table), len(context))
+    units: list[Unit] = [feature_spec(name).unit for name in features]
+    clocks, width = TIME_COLUMNS[scaling], len(features) + len(TIME_COLUMNS[scaling])
+    has_levels = any(shape_of(unit, scaling).level for unit in units)
+    value, level, now, seen = (
+        aligned(len(table), columns)
+        for columns in (width, width if has_levels else 0, len(NOW), len(context))
+    )
     for start in range(0, len(table), BLOCK):
         rows = slice(start, start + BLOCK)
-        part = _block(table[rows], features, scaling, tick, context, base)
-        for name, columns in part.items():
-            if leaves[name] is not None:
-                for i, column in enumerate(columns):
-                    leaves[name][rows, i] = column
-    if has_levels and not leaves["level"].any():
-        leaves["level"] = None
+        part = np.ascontiguousarray(table[rows].T, np.float64)
+        columns = dict(zip(table_columns(features, context), part, strict=True))
+        relative, per_atr = columns["close"], 1.0 / columns["atr"]
+        close = relative + base
+        for i, (name, unit) in enumerate(zip(features, units, strict=True)):
+            value[rows, i] = slot_value(unit, scaling, columns[feature_column(name)], close, tick)
+            if has_levels:
+                level[rows, i] = shape_of(unit, scaling).level * relative
+        for i, name in enumerate(clocks, len(features)):
+            value[rows, i] = columns[name]
+        level[rows, len(features) :] = 0
+        log_per_atr, log_per_volume = np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)
+        now[rows] = np.stack([relative, per_atr, log_per_atr, log_per_volume], axis=1)
+        for i, name in enumerate(context):
+            # At the close of its own bar: a price's `level` is that close, both cancel.
+            unit = feature_spec(name).unit
+            shape, x = shape_of(unit, scaling), columns[context_column(name)]
+            slot = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
+            seen[rows, i] = (
+                slot + shape.log_per_atr * log_per_atr + shape.log_per_volume * log_per_volume
+            )
     return MarketView(
-        **leaves,
-        scaling=scaling,
-        features=features,
-        base=np.int32(base) if base else None,  # type: ignore[arg-type]  # a host leaf
+        value,  # type: ignore[arg-type]  # host leaves
+        level if level.any() else None,  # type: ignore[arg-type]
+        now,  # type: ignore[arg-type]
+        scaling,
+        features,
+        context=seen if context else None,  # type: ignore[arg-type]
+        base=np.int32(base) if base else None,  # type: ignore[arg-type]
     )
 
 
@@ -166,38 +181,6 @@ def aligned(rows: int, columns: int) -> np.ndarray:
     raw = np.empty(size + ALIGNMENT, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT
     return raw[skip : skip + size].view(np.float32).reshape(rows, columns)
-
-
-def _block(
-    table: np.ndarray,
-    features: tuple[str, ...],
-    scaling: str,
-    tick: float,
-    context: tuple[str, ...],
-    base: int,
-) -> dict[str, list[np.ndarray]]:
-    """The columns of each leaf for some rows of the table, float64[n] each."""
-    names = table_columns(features, context)
-    columns = dict(zip(names, np.ascontiguousarray(table.T, np.float64), strict=True))
-    relative, per_atr = columns["close"], 1.0 / columns["atr"]
-    close = relative + base
-    values, levels = [], []
-    for name in features:
-        unit = feature_spec(name).unit
-        values.append(slot_value(unit, scaling, columns[feature_column(name)], close, tick))
-        levels.append(shape_of(unit, scaling).level * relative)
-    values += [columns[name] for name in TIME_COLUMNS[scaling]]
-    levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
-    now = [relative, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
-    seen = []
-    for (
-        name
-    ) in context:  # at the close of its own bar: a price's `level` is that close, both cancel
-        unit = feature_spec(name).unit
-        shape, x = shape_of(unit, scaling), columns[context_column(name)]
-        value = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
-        seen.append(value + shape.log_per_atr * now[2] + shape.log_per_volume * now[3])
-    return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
 
 
 # The clock of `env.scaling: seed`: 09:30 and 16:59 in minutes of the day, then the scales of hours

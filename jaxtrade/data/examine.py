@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from jaxtrade.data.calendar.schedule import (
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract, known_contract, shipped_contracts
 from jaxtrade.data.formats.recognise import Layout, Stated
-from jaxtrade.data.read.bars import keys_of
+from jaxtrade.data.read.bars import Stamp, keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
 from jaxtrade.data.read.tabular import Fault, Table, read_table
@@ -165,11 +165,11 @@ def price_step(prices: np.ndarray) -> tuple[float, int]:
         near = (np.abs(scaled - np.round(scaled)) < NOISE) & (
             (np.round(scaled) != 0) | (sample == 0)
         )
-        if near.all() or decimals == MOST_DECIMALS:
-            whole = np.unique(np.round(scaled).astype(np.int64))
-            gcd = int(np.gcd.reduce(np.diff(whole))) if len(whole) > 1 else 1
-            return round(gcd / 10.0**decimals, decimals), decimals
-    raise AssertionError("the last turn of the loop returns")
+        if near.all():
+            break
+    whole = np.unique(np.round(scaled).astype(np.int64))
+    gcd = int(np.gcd.reduce(np.diff(whole))) if len(whole) > 1 else 1
+    return round(gcd / 10.0**decimals, decimals), decimals
 
 
 SCALES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -220,7 +220,7 @@ def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
     """
     for year, (low, high) in seen.years.items():
         bounds = contract.price_range(year)
-        if bounds is None or low * scale < bounds[0] or high * scale > bounds[1]:
+        if not bounds or low * scale < bounds[0] or high * scale > bounds[1]:
             return False
     steps = seen.step * scale / float(contract.tick_size)
     return abs(steps - round(steps)) < 1e-6 and round(steps) >= 1
@@ -228,11 +228,8 @@ def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
 
 def contradicts(seen: Examined, contract: Contract) -> bool:
     """Whether prices lie outside the contract's range in a year of which the range is known."""
-    for year, (low, high) in seen.years.items():
-        bounds = contract.price_range(year)
-        if bounds is not None and (low < bounds[0] or high > bounds[1]):
-            return True
-    return False
+    ranges = ((contract.price_range(year), held) for year, held in seen.years.items())
+    return any(range_ and (low < range_[0] or high > range_[1]) for range_, (low, high) in ranges)
 
 
 def price_unit(seen: Examined, contract: Contract) -> float | None:
@@ -249,7 +246,7 @@ class Clock(NamedTuple):
     """
 
     time_zone: str
-    stamp: Literal["open", "close"]
+    stamp: Stamp
     closed: float
 
 
@@ -257,16 +254,10 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
     """How well usual time zones and both stamp sides fit the market's hours, the best first; for
     stamps in UTC, the sides alone. Empty if the calendar has no hours for these dates."""
     at = seen.wall[np.linspace(0, len(seen.wall) - 1, min(PROBES, len(seen.wall))).astype(np.int64)]
-    zones = (
-        [seen.keys.time_zone]
-        if seen.keys.time_zone is not None
-        else list(USUAL)
-        if seen.naive
-        else ["UTC"]
-    )
-    sides: tuple[Literal["open", "close"], ...] = (
-        ("open", "close") if seen.keys.stamp is None else (seen.keys.stamp,)
-    )
+    zones = [seen.keys.time_zone or "UTC"]
+    if seen.naive and not seen.keys.time_zone:
+        zones = list(USUAL)
+    sides: list[Stamp] = [seen.keys.stamp] if seen.keys.stamp else ["open", "close"]
     found = []
     for zone in zones:
         utc = at
@@ -306,7 +297,7 @@ def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | No
 def require_known(symbol: str) -> Contract:
     """The contract of a symbol. Raises ConfigError with the known ones."""
     contract = known_contract(symbol)
-    if contract is None:
+    if not contract:
         raise ConfigError(
             f"market '{symbol}': not one that jaxtrade knows (known: {', '.join(CONTRACTS)}; shipped "
             f"contracts: {', '.join(shipped_contracts())}); write its figures into a file and give "

@@ -68,6 +68,11 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
     )
 
 
+def all_minutes(schedule: Schedule) -> np.ndarray:
+    """Open stamps of the minutes of all sessions, int64[n]."""
+    return np.concatenate([session_minutes(schedule, i) for i in range(len(schedule.dates))])
+
+
 def session_minutes(schedule: Schedule, index: int) -> np.ndarray:
     """Open stamps of the minutes of session `index`, int64[n]. Scheduled halts are left out."""
     stamps = np.arange(schedule.open[index], schedule.close[index], BAR_SECONDS)
@@ -108,30 +113,21 @@ __all__ = ["KINDS", "bars_of_kind", "synthetic_bars"]
 
 TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # used if the configuration gives none
 
-Maker = Callable[[Contract, DataConfig], Bars]
+Maker = Callable[[DataConfig, Contract, int, int], Bars]  # the numbers: sessions and seed
 KINDS: dict[str, Maker] = {
-    "nq_like": lambda contract, data: synthetic_bars(
-        contract, data.synthetic_sessions, data.synthetic_seed
+    "nq_like": lambda data, contract, count, seed: synthetic_bars(contract, count, seed),
+    "trend": lambda data, contract, count, seed: walk_bars(
+        contract, count, seed, TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift
     ),
-    "trend": lambda contract, data: walk_bars(
+    "mean_reversion": lambda data, contract, count, seed: chain_bars(
         contract,
-        data.synthetic_sessions,
-        data.synthetic_seed,
-        TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift,
-    ),
-    "mean_reversion": lambda contract, data: chain_bars(
-        contract,
-        data.synthetic_sessions,
-        data.synthetic_seed,
+        count,
+        seed,
         REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull,
     ),
-    "martingale": lambda contract, data: walk_bars(
-        contract, data.synthetic_sessions, data.synthetic_seed
-    ),
-    "phase_randomised": lambda contract, data: phase_randomised_bars(
-        bundled(contract, expiry=data.expiry, start=data.start, end=data.end),
-        data.synthetic_sessions,
-        data.synthetic_seed,
+    "martingale": lambda data, contract, count, seed: walk_bars(contract, count, seed),
+    "phase_randomised": lambda data, contract, count, seed: phase_randomised_bars(
+        bundled(contract, expiry=data.expiry, start=data.start, end=data.end), count, seed
     ),
 }
 ONLY_OF = {"synthetic_drift": "trend", "synthetic_pull": "mean_reversion"}
@@ -149,7 +145,8 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
                 f"data.{key} = {getattr(data, key)} is given but data.synthetic = {data.synthetic}; it "
                 f"belongs to {kind}"
             )
-    return KINDS[data.synthetic](contract, data).between(data.start, data.end)
+    made = KINDS[data.synthetic](data, contract, data.synthetic_sessions, data.synthetic_seed)
+    return made.between(data.start, data.end)
 
 
 GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
@@ -229,7 +226,7 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
     many sessions.
     """
     schedule = synthetic_schedule(contract, sessions)
-    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    stamps = all_minutes(schedule)
     generator = np.random.default_rng([seed, sessions, 2])
     levels = level_of(chain_states(generator, len(stamps), pull))
     base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
@@ -272,7 +269,7 @@ def walk_bars(contract: Contract, sessions: int, seed: int, drift: float = 0.0) 
             f"data.synthetic_drift = {drift}: a bar moves one tick, so its mean lies between -1 and 1"
         )
     schedule = synthetic_schedule(contract, sessions)
-    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    stamps = all_minutes(schedule)
     level = round(start_level(contract, schedule))
     lowest = level + min(drift, 0.0) * len(stamps) - SAFETY * np.sqrt(len(stamps))
     if lowest < 1:

@@ -45,7 +45,7 @@ def window_clock(contract: Contract, overnight: bool) -> time:
             f"session.overnight = true: {contract.symbol} is decided on in regular hours only "
             f"({hours.decide_from}-{hours.flat}); drop session.overnight"
         )
-    if overnight or hours.decide_from is None:
+    if overnight or not hours.decide_from:
         return time(contract.turn_hour)
     return time.fromisoformat(hours.decide_from)
 
@@ -117,28 +117,23 @@ def session_rows(
     days, counts = bars.trade_dates[starts], np.diff(starts, append=len(bars))
     at = schedule.find(days)
     days, starts, counts, at = (x[at >= 0] for x in (days, starts, counts, at))
-    opens = window_openings(days, bars.contract, overnight)
     closes = bars.time + bars.bar_seconds
-    table = []
-    for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
-        rows = np.arange(start, start + count)
-        in_time = rows[closes[rows] <= schedule.flat[at[i]]]
-        decide = rows[(bars.time[rows] >= opens[i]) & ready[rows]]
-        if not len(in_time) or not len(decide) or decide[0] >= in_time[-1]:
-            continue
-        flat_row = int(in_time[-1])
-        at_end = flat_row == len(bars) - 1
-        next_open, halt = int(closes[flat_row]), schedule.halts[at[i]]
-        if halt[0] <= next_open < halt[1]:
-            next_open = int(halt[1])
-        cut = at_end and next_open + bars.bar_seconds <= schedule.flat[at[i]]
-        table.append((start, start + count, decide[0], flat_row - 1, not cut, i))
-    rows = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
-    found = days[np.array([row[5] for row in table], np.int64)]
+    # The first bar of the window that is ready, and the last that has closed by the flat time.
+    begin = np.searchsorted(bars.time, window_openings(days, bars.contract, overnight))
+    usable = np.append(np.flatnonzero(ready), len(bars))
+    first = usable[np.searchsorted(usable, np.maximum(begin, starts))]
+    flat = np.minimum(np.searchsorted(closes, schedule.flat[at], side="right"), starts + counts) - 1
+    decided = first < flat
+    days, starts, counts, at, first, flat = (
+        x[decided] for x in (days, starts, counts, at, first, flat)
+    )
+    next_open, (halt, resumed) = closes[flat], schedule.halts[at].T
+    next_open = np.where((halt <= next_open) & (next_open < resumed), resumed, next_open)
+    cut = (flat == len(bars) - 1) & (next_open + bars.bar_seconds <= schedule.flat[at])
     return SessionTable(
-        *rows.T,  # type: ignore[arg-type]  # host leaves
-        date=found.astype(np.int64).astype(np.int32),  # type: ignore[arg-type]
-        complete=np.array([row[4] for row in table], bool),  # type: ignore[arg-type]
+        *np.array([starts, starts + counts, first, flat - 1], np.int32),  # type: ignore[arg-type]
+        date=days.astype(np.int64).astype(np.int32),  # type: ignore[arg-type]  # host leaves
+        complete=~cut,  # type: ignore[arg-type]
     )
 
 
@@ -175,7 +170,7 @@ class CutShort:
     @property
     def bars(self) -> str:
         """How much is there, in words."""
-        if self.edge is None:
+        if not self.edge:
             return f"0 of {self.due} bars in the trading window"
         return (
             f"{self.found} of {self.due} bars in the trading window, the {'last' if self.last else 'first'} at "
@@ -191,14 +186,10 @@ class CutShort:
             )
         if self.found < 2:  # a decision needs a bar after it
             return f"{self.date}: the last session is cut short: {self.bars}; no decision is taken in it"
-        fix = (
-            ""
-            if self.before is None
-            else f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over"
-        )
+        fix = f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over"
         return (
             f"WARNING: {self.date}: the last session is cut short: {self.bars}; sessions are held out from the "
-            f"end, so a test day is no whole day{fix}"
+            f"end, so a test day is no whole day{'' if self.before is None else fix}"
         )
 
 
@@ -218,7 +209,7 @@ def cut_short(bars: Bars, schedule: Schedule, config: RunConfig) -> tuple[CutSho
         _cut(bars, schedule, days[end], at[end], config.session.overnight, last)
         for last, end in enumerate(ends)
     ]
-    return tuple(each for each in cut if each is not None)
+    return tuple(filter(None, cut))
 
 
 def _cut(
