@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pydantic import TypeAdapter
+
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.read.grammar import Order, form_of, is_date
 
 # What a vendor's layout says about a file, as data.
@@ -110,7 +114,7 @@ def plain_name(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "<>[] _-")
 
 
-PRICE, WHOLE = r"\d+(?:\.\d*)?", r"\d+"
+WHOLE, CELLS = r"\d+", {"price": r"\d+(?:\.\d*)?", "quoted": r"(?:\d+(?:\.\d*)?)?"}
 SERVER = "America/New_York+7h"
 METATRADER = (
     Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
@@ -121,17 +125,6 @@ QUOTES = tuple(f"{side}_{price}" for side in ("bid", "ask") for price in BARS)
 LEAN_NAME = re.compile(
     r"(?P<day>\d{8})_(?P<symbol>[^_]+)_(?:minute|second)_(?P<kind>trade|quote)"
     r"(?:_(?P<expiry>\d{6})(?:_\d{8})?)?\.csv"
-)
-KLINE = (
-    "open_time",
-    *BARS,
-    "volume",
-    "close_time",
-    "quote_volume",
-    "count",
-    "taker_buy_volume",
-    "taker_buy_quote_volume",
-    "ignore",
 )
 
 
@@ -178,41 +171,6 @@ def bracketed(head: Head) -> Layout | None:
             Usual("Finam", "Europe/Moscow", "open"),
             Usual("MetaStock", "America/New_York", "close"),
         ),
-    )
-
-
-def ninjatrader(head: Head) -> Layout | None:
-    """`20131006 220000;1679.5;1680;1679.25;1679.75;120`, without a header line."""
-    if not head.is_text or not fits(head.lines, r"\d{8} \d{6}", PRICE, PRICE, PRICE, PRICE, PRICE):
-        return None
-    return Layout(
-        "a NinjaTrader or HistData file",
-        names=("time", *BARS, "volume"),
-        header_lines=0,
-        separator=";",
-        naive=True,
-        usual=(
-            Usual("NinjaTrader 8's own exports", "UTC", "close"),
-            Usual("HistData", "Etc/GMT+5", "open"),
-        ),
-    )
-
-
-def mt4(head: Head) -> Layout | None:
-    """`2013.10.07,00:00,1.36,...`, without a header line: the export of MetaTrader 4's history
-    centre.
-    """
-    if not head.is_text or not fits(head.lines, r"\d{4}\.\d\d\.\d\d", r"\d\d:\d\d", *[PRICE] * 5):
-        return None
-    return Layout(
-        "an MT4 export (also HistData's)",
-        names=("date", "clock", *BARS, "volume"),
-        header_lines=0,
-        date="date",
-        clock="clock",
-        stamp="open",
-        naive=True,
-        usual=(METATRADER[0], Usual("HistData", "Etc/GMT+5")),
     )
 
 
@@ -270,9 +228,7 @@ def yfinance(head: Head) -> Layout | None:
 
 
 def binance(head: Head) -> Layout | None:
-    """Klines: `open_time,open,high,low,close,volume,close_time,...`, with or without the header
-    line.
-    """
+    """Klines with a header line: `open_time,open,high,low,close,volume,close_time,...`."""
     named = {plain_name(name) for name in head.names}
     if {"opentime", "closetime", *BARS} <= named:
         columns = {field: head.find(field) or field for field in (*BARS, "volume")}
@@ -282,32 +238,40 @@ def binance(head: Head) -> Layout | None:
             stamp="open",
             time_zone="UTC",
         )
-    epoch = r"\d{13}|\d{16}"
-    if not head.is_text or not fits(head.lines, epoch, *[PRICE] * 5, epoch, *[PRICE] * 5):
-        return None
-    return Layout(
-        "Binance klines",
-        {"time": "open_time"},
-        names=KLINE,
-        header_lines=0,
-        stamp="open",
-        time_zone="UTC",
-    )
-
-
-def lean(head: Head) -> Layout | None:
-    """LEAN's minutes and seconds (milliseconds since midnight, the date in the file's name), or its
-    hours (`20131007 09:00,...`)."""
-    empty, quotes = f"(?:{PRICE})?", (*QUOTES[:4], "bid_size", *QUOTES[4:], "ask_size")
-    for stamp, names in ((r"\d{1,8}", "milliseconds"), (r"\d{8} \d\d:\d\d", "time")):
-        if head.is_text and fits(head.lines, stamp, *[PRICE] * 5):
-            return _lean(head, (names, *BARS, "volume"))
-        if head.is_text and fits(head.lines, stamp, *[empty] * 10):
-            return _lean(head, (names, *quotes))
     return None
 
 
-def _lean(head: Head, names: tuple[str, ...]) -> Layout:
+class Form(NamedTuple):
+    """The names of the columns of a file without a header line, and what their cells are."""
+
+    names: tuple[str, ...]
+    cells: tuple[str, ...]
+
+
+class Headerless(NamedTuple):
+    """A layout of files without a header line, in one of several forms."""
+
+    layout: Layout
+    forms: tuple[Form, ...]
+
+
+_FILE = Path(__file__).with_name("headerless.yaml")
+HEADERLESS = TypeAdapter(tuple[Headerless, ...]).validate_python(
+    parse_yaml(_FILE.read_text(encoding="utf-8"), _FILE.name)
+)
+
+
+def headerless(head: Head) -> Layout | None:
+    """A text file without a header line, of a vendor that headerless.yaml names."""
+    for layout, forms in HEADERLESS if head.is_text else ():
+        for names, cells in forms:
+            if fits(head.lines, *(CELLS.get(cell, cell) for cell in cells)):
+                found = replace(layout, names=names, header_lines=0)
+                return _lean(head, found) if layout.title.startswith("LEAN") else found
+    return None
+
+
+def _lean(head: Head, layout: Layout) -> Layout:
     """Share prices are whole numbers, times 10,000, in New York time. A future's file names its
     expiry.
     """
@@ -315,26 +279,15 @@ def _lean(head: Head, names: tuple[str, ...]) -> Layout:
     prices = [
         cell
         for row in head.lines
-        for name, cell in zip(names, row, strict=False)
+        for name, cell in zip(layout.names, row, strict=False)
         if name.endswith(BARS) and cell
     ]
     shares = all(re.fullmatch(WHOLE, cell) for cell in prices) and not (named and named["expiry"])
-    day = names[0] == "milliseconds"
-    title = "LEAN bars" if day else "LEAN hours"
-    return Layout(
-        f"{title} of shares" if shares else title,
-        names=names,
-        header_lines=0,
-        separator=",",
-        clock="milliseconds" if day else "",
-        day=day,
-        stamp="open",
-        time_zone="America/New_York" if shares else None,
-        price_scale=0.0001 if shares else 1.0,
-        naive=True,
-        symbol=named["symbol"].upper() if named else "",
-        usual=(Usual("OANDA and CME futures", "UTC"), Usual("FXCM", "Etc/GMT+5")),
-    )
+    found = replace(layout, symbol=named["symbol"].upper() if named else "")
+    if not shares:
+        return found
+    title = f"{layout.title} of shares"
+    return replace(found, title=title, time_zone="America/New_York", price_scale=0.0001)
 
 
 def fxcm(head: Head) -> Layout | None:
@@ -392,12 +345,10 @@ def open_time(head: Head) -> Layout | None:
 
 VENDORS: tuple[Callable[[Head], Layout | None], ...] = (
     bracketed,
-    ninjatrader,
-    mt4,
+    headerless,
     databento,
     yfinance,
     binance,
-    lean,
     fxcm,
     date_and_time,
     open_time,
