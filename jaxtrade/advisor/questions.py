@@ -66,10 +66,10 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.data.calendar.schedule import run_starts, spread, trade_dates
-from jaxtrade.data.calendar.sessions import schedule_of, window_openings
+from jaxtrade.data.calendar.sessions import feature_windows, schedule_of, window_openings
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
-from jaxtrade.data.market import Market, feature_input, feature_windows
+from jaxtrade.data.market import Market, feature_input
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import split_sessions
@@ -208,7 +208,7 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     bars, contract = market.bars.mid, market.contract
     dates = trade_dates(bars.time, contract)
     schedule = schedule_of(bars, config.data.calendar)
-    begins = run_starts(feature_windows(market.bars, schedule, dates, config))
+    begins = run_starts(feature_windows(market.bars, schedule, config))
     begin = run_starts(dates)
     at = schedule.find(dates[begin])
     opening = window_openings(dates[begin], contract, config.session.overnight)
@@ -556,11 +556,8 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
     for name in names:
         known_slot(name)
     bars = market.bars
-    dates = trade_dates(bars.time, bars.contract)
     schedule = schedule_of(bars, config.data.calendar)
-    table = compute_features(
-        feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config)
-    )
+    table = compute_features(feature_input(bars), names, feature_windows(bars, schedule, config))
     tick = float(bars.contract.tick_size)
     found = {}
     for name, values in zip(names, table.T, strict=True):

@@ -222,7 +222,7 @@ def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort 
     It stays if the user states data.end, if no other session could be the test, or if it has no
     decisions: a longer export of the same name then needs no change.
     """
-    from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+    from jaxtrade.data.calendar.schedule import schedule_for
     from jaxtrade.data.calendar.sessions import cut_short
     from jaxtrade.data.market import decision_sessions
 
@@ -231,9 +231,9 @@ def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort 
     )
 
     def sessions(of: Bars) -> int:
-        return len(decision_sessions(of, schedule, trade_dates(of.time, of.contract), config).date)
+        return len(decision_sessions(of, schedule, config).date)
 
-    for cut in cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config):
+    for cut in cut_short(bars, schedule, config):
         if cut.last and config.data.end is None:
             whole = bars.between(None, str(cut.before))
             if 1 < (left := sessions(whole)) < sessions(bars):

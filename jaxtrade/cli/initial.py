@@ -183,7 +183,7 @@ def contract_for(
         path = str(Path(contract).resolve()) if Path(contract).is_file() else contract
         return given, {"market": given.symbol, "contract": path}
     if market is None:
-        named = {symbol for name in seen.names if (symbol := market_named(name)) is not None}
+        named = {symbol for name in seen.names if (symbol := market_named(name))}
         own = known_contract(named.pop()) if len(named) == 1 else None
         if own is not None and not contradicts(seen, own):
             show(f"  the file names its instrument: {own.symbol}")
@@ -379,7 +379,7 @@ def _clock_questions(seen: Examined, contract: Contract | None) -> list[Question
             for clock in found[:SHOWN]
         )
     )
-    usual = () if seen.layout is None else seen.layout.usual
+    usual = seen.layout.usual
     questions = []
     for key in missing:
         told = [

@@ -165,13 +165,15 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "first_session": str(market.trade_dates[0]),
         "last_session": str(market.trade_dates[-1]),
         "calendar": schedule.name,
-        "calendar_verified_to": None if schedule.verified_to is None else str(schedule.verified_to),
+        "calendar_verified_to": (
+            None if np.isnat(schedule.verified_to) else str(schedule.verified_to)
+        ),
         "projected_sessions": int(schedule.projected[at].sum()),
         "decision_hours": decision_hours(market, schedule.flat[at]),
         "decision_bars": len(rows),
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
         "has_volume": market.has_volume,
-        "two_sided": market.bars.ask is not None,
+        "two_sided": bool(market.bars.ask),
         "mean_spread_ticks": turn.spread,
         "commission_per_side": contract.commission_mills / 1000,
         "slippage_ticks": contract.slippage_ticks,
@@ -218,7 +220,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
 
 
 def _hours(hours: dict[str, str | None]) -> str:
-    if hours["last"] is None:
+    if not hours["last"]:
         return f"none: no bar leaves time for a position before the flat time, {hours['flat']} {hours['zone']}"
     return (
         f"usually at bars that open {hours['first']} .. {hours['last']}, flat by {hours['flat']} "
@@ -237,7 +239,7 @@ def _costs(facts: dict[str, Any]) -> str:
 
 
 def _calendar(facts: dict[str, Any]) -> str:
-    if facts["calendar_verified_to"] is None:
+    if not facts["calendar_verified_to"]:
         return facts["calendar"]
     kind = (
         f"{facts['projected_sessions']} of {facts['sessions']} sessions projected by rule"
@@ -274,10 +276,8 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
-    row_dates = bars.trade_dates
-    dates = np.unique(row_dates)
-    suspect = require_stated(bars, schedule, row_dates, config.data)
-    cut = [each.text() for each in cut_short(bars, schedule, row_dates, config)]
+    suspect = require_stated(bars, schedule, config.data)
+    cut = [each.text() for each in cut_short(bars, schedule, config)]
     warnings = sum(line.startswith("WARNING: ") for line in (*suspect, *cut))
     low, high = (
         int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max())
@@ -285,12 +285,13 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
         + (several(warnings, "warning") if warnings else "no fault"),
-        f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
+        f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), "
+        f"{len(bars.date_starts)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
-        f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
+        f"  sides          {'bid and ask' if bars.ask else 'one'}",
         f"  calendar       {schedule.name}: {len(found)} findings",
     ]
-    if not len(decision_sessions(bars, schedule, row_dates, config).date):
+    if not len(decision_sessions(bars, schedule, config).date):
         lines.append(
             f"  too few to train on: {history_needed(config)} bars of history are needed before a decision"
         )

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.schedule import Schedule, local_seconds, run_starts, spread
+from jaxtrade.data.calendar.schedule import Schedule, local_seconds, spread
 from jaxtrade.data.calendar.sessions import window_minutes, window_openings
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
@@ -133,29 +133,44 @@ def host_view(
         points. base: ticks, what
     the table's close is relative to (`price_base`).
     """
-    width = len(features) + len(TIME_COLUMNS[scaling])
-    has_levels = any(shape_of(feature_spec(name).unit, scaling).level for name in features)
-    leaves: dict[str, Any] = {
-        "value": aligned(len(table), width),
-        "now": aligned(len(table), len(NOW)),
-        "level": aligned(len(table), width) if has_levels else None,
-    }
-    if context:
-        leaves["context"] = aligned(len(table), len(context))
+    units: list[Unit] = [feature_spec(name).unit for name in features]
+    clocks, width = TIME_COLUMNS[scaling], len(features) + len(TIME_COLUMNS[scaling])
+    has_levels = any(shape_of(unit, scaling).level for unit in units)
+    value, level, now, seen = (
+        aligned(len(table), columns)
+        for columns in (width, width if has_levels else 0, len(NOW), len(context))
+    )
     for start in range(0, len(table), BLOCK):
         rows = slice(start, start + BLOCK)
-        part = _block(table[rows], features, scaling, tick, context, base)
-        for name, columns in part.items():
-            if leaves[name] is not None:
-                for i, column in enumerate(columns):
-                    leaves[name][rows, i] = column
-    if has_levels and not leaves["level"].any():
-        leaves["level"] = None
+        part = np.ascontiguousarray(table[rows].T, np.float64)
+        columns = dict(zip(table_columns(features, context), part, strict=True))
+        relative, per_atr = columns["close"], 1.0 / columns["atr"]
+        close = relative + base
+        for i, (name, unit) in enumerate(zip(features, units, strict=True)):
+            value[rows, i] = slot_value(unit, scaling, columns[feature_column(name)], close, tick)
+            if has_levels:
+                level[rows, i] = shape_of(unit, scaling).level * relative
+        for i, name in enumerate(clocks, len(features)):
+            value[rows, i] = columns[name]
+        level[rows, len(features) :] = 0
+        log_per_atr, log_per_volume = np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)
+        now[rows] = np.stack([relative, per_atr, log_per_atr, log_per_volume], axis=1)
+        for i, name in enumerate(context):
+            # At the close of its own bar: a price's `level` is that close, both cancel.
+            unit = feature_spec(name).unit
+            shape, x = shape_of(unit, scaling), columns[context_column(name)]
+            slot = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
+            seen[rows, i] = (
+                slot + shape.log_per_atr * log_per_atr + shape.log_per_volume * log_per_volume
+            )
     return MarketView(
-        **leaves,
-        scaling=scaling,
-        features=features,
-        base=np.int32(base) if base else None,  # type: ignore[arg-type]  # a host leaf
+        value,  # type: ignore[arg-type]  # host leaves
+        level if level.any() else None,  # type: ignore[arg-type]
+        now,  # type: ignore[arg-type]
+        scaling,
+        features,
+        context=seen if context else None,  # type: ignore[arg-type]
+        base=np.int32(base) if base else None,  # type: ignore[arg-type]
     )
 
 
@@ -166,38 +181,6 @@ def aligned(rows: int, columns: int) -> np.ndarray:
     raw = np.empty(size + ALIGNMENT, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT
     return raw[skip : skip + size].view(np.float32).reshape(rows, columns)
-
-
-def _block(
-    table: np.ndarray,
-    features: tuple[str, ...],
-    scaling: str,
-    tick: float,
-    context: tuple[str, ...],
-    base: int,
-) -> dict[str, list[np.ndarray]]:
-    """The columns of each leaf for some rows of the table, float64[n] each."""
-    names = table_columns(features, context)
-    columns = dict(zip(names, np.ascontiguousarray(table.T, np.float64), strict=True))
-    relative, per_atr = columns["close"], 1.0 / columns["atr"]
-    close = relative + base
-    values, levels = [], []
-    for name in features:
-        unit = feature_spec(name).unit
-        values.append(slot_value(unit, scaling, columns[feature_column(name)], close, tick))
-        levels.append(shape_of(unit, scaling).level * relative)
-    values += [columns[name] for name in TIME_COLUMNS[scaling]]
-    levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
-    now = [relative, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
-    seen = []
-    for (
-        name
-    ) in context:  # at the close of its own bar: a price's `level` is that close, both cancel
-        unit = feature_spec(name).unit
-        shape, x = shape_of(unit, scaling), columns[context_column(name)]
-        value = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)
-        seen.append(value + shape.log_per_atr * now[2] + shape.log_per_volume * now[3])
-    return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
 
 
 # The clock of `env.scaling: seed`: 09:30 and 16:59 in minutes of the day, then the scales of hours
@@ -216,7 +199,6 @@ def float_table(
     bars: Bars,
     ids: np.ndarray,
     tr_sum: np.ndarray,
-    dates: np.ndarray,
     schedule: Schedule,
     config: RunConfig,
     base: int = 0,
@@ -243,7 +225,7 @@ def float_table(
         lambda: host.close - base,
         lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
         lambda: np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows]),
-        *_clock_columns(bars, dates, schedule, config),
+        *_clock_columns(bars, schedule, config),
         *(partial(feature, name) for name in (*config.env.features, *context)),
     ]
     for first in range(0, len(makers), TOGETHER):
@@ -256,7 +238,7 @@ def float_table(
 
 
 def _clock_columns(
-    bars: Bars, dates: np.ndarray, schedule: Schedule, config: RunConfig
+    bars: Bars, schedule: Schedule, config: RunConfig
 ) -> list[Callable[[], np.ndarray]]:
     """Functions that compute hour, from_open_seed, to_close_seed, from_open, to_flat, each
     float64[T].
@@ -268,15 +250,14 @@ def _clock_columns(
     second = (local_seconds(bars.time, contract.zone) % 86_400).astype(
         np.int32
     )  # of the exchange day
-    starts = run_starts(dates)
-    days = dates[starts]
+    days = bars.trade_dates[bars.date_starts]
     opening = window_openings(days, contract, overnight)
     length = window_minutes(contract, overnight)
     at = schedule.find(days)
     flat = np.where(at >= 0, schedule.flat[at], opening + 60 * length)
 
     def by_row(per_day: np.ndarray) -> np.ndarray:
-        return spread(per_day, starts, len(dates))
+        return spread(per_day, bars.date_starts, len(bars))
 
     return [
         lambda: (second / 60 / 60 - 9.5) / SEED_HOURS,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from jaxtrade.data.calendar.schedule import (
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract, known_contract, shipped_contracts
 from jaxtrade.data.formats.recognise import Layout, Stated
-from jaxtrade.data.read.bars import keys_of
+from jaxtrade.data.read.bars import Stamp, keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
-from jaxtrade.data.read.tabular import Faults, Table, read_table
-from jaxtrade.data.read.validate import check_order, is_two_sided, map_columns, product_of
+from jaxtrade.data.read.tabular import Fault, Table, read_table
+from jaxtrade.data.read.validate import map_columns, order_faults, product_of
 from jaxtrade.errors import ConfigError, DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
@@ -37,7 +37,7 @@ class Examined:
     """A file's facts. n rows of one contract are looked at: all rows, or those of the most frequent
     one.
 
-    file: the path. layout: the vendor's, if recognised. columns: field -> column. rows: of the
+    file: the path. layout: the vendor's, or `PLAIN`. columns: field -> column. rows: of the
         whole file. contracts:
     (code, rows) of the expiry or symbol column, the most frequent first. names: instruments that
     the file itself names. naive: whether stamps carry no offset. ordered: whether the order of day
@@ -48,7 +48,7 @@ class Examined:
     """
 
     file: str
-    layout: Layout | None
+    layout: Layout
     columns: Mapping[str, str]
     rows: int
     contracts: tuple[tuple[str, int], ...]
@@ -68,7 +68,7 @@ class Examined:
     @property
     def title(self) -> str:
         """What the file is, for messages."""
-        return "a file with a header line" if self.layout is None else self.layout.title
+        return self.layout.title
 
 
 def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Examined:
@@ -78,33 +78,30 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     stated: what the user says about it. expiry: the contract to look at.
     """
     table = read_table(path)
-    # What is not stated is asked for later.
-    keys, about = keys_of(replace(table, faults=Faults()), stated)
-    two_sided = is_two_sided(table, keys.columns)
-    names = map_columns(table, keys.columns, two_sided)
+    keys, about, _ = keys_of(table, stated)  # what is not stated is asked for later
+    names, two_sided, mapped, faults = map_columns(table, keys.columns)
     rows = len(table)
     if not rows:
-        table.fault("no bars", "export the bars again")
-    table.stop()
+        faults = [*faults, Fault("no bars", "export the bars again")]
+    if faults:
+        raise table.error(faults)
     contracts, table = _contracts(table, names, expiry)
     time = names["time"]
     first, last = (str(table.cell(time, at)) for at in (0, len(table) - 1))
-    ordered = (
-        keys.date_order is not None
-        or not LAST.match(first)
-        or proven_order(table, time)[0] is not None
-    )
+    ordered = bool(keys.date_order or not LAST.match(first) or proven_order(table, time)[0])
     order = keys.date_order if ordered else "mdy"
-    wall = parse_stamps(replace(table, notes=[]), time, "UTC", order)
-    check_order(table, time, wall)
-    table.stop()
+    wall, _, faults = parse_stamps(table, time, "UTC", order)
+    if faults := [*faults, *order_faults(table, time, wall)]:
+        raise table.error(faults)
     prices = {
         field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")
     }
     # Numbers count from 1970 in UTC, and so do datetimes with a zone.
-    naive = getattr(table.columns[time].dtype, "tz", None) is None and not (
-        has_offset(first) or first.strip().replace(".", "", 1).isdigit()
+    naive = not (
+        getattr(table.data.column(time).type, "tz", None)
+        or has_offset(first)
+        or first.strip().replace(".", "", 1).isdigit()
     )
     years, of = {}, years_of(wall)
     for year in np.unique(of).tolist():
@@ -113,7 +110,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     ahead = np.diff(wall)
     ahead = ahead[ahead > 0]
     step, decimals = price_step(prices["close"])
-    named = [] if table.layout is None or table.layout.symbol is None else [table.layout.symbol]
+    named = [table.layout.symbol] if table.layout.symbol else []
     if "symbol" in names:
         named.append(str(table.cell(names["symbol"], 0)))
     return Examined(
@@ -133,7 +130,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
         step,
         decimals,
         2 if two_sided else 1,
-        (*about, *table.notes),
+        (*about, *table.notes, *mapped),
     )
 
 
@@ -168,11 +165,11 @@ def price_step(prices: np.ndarray) -> tuple[float, int]:
         near = (np.abs(scaled - np.round(scaled)) < NOISE) & (
             (np.round(scaled) != 0) | (sample == 0)
         )
-        if near.all() or decimals == MOST_DECIMALS:
-            whole = np.unique(np.round(scaled).astype(np.int64))
-            gcd = int(np.gcd.reduce(np.diff(whole))) if len(whole) > 1 else 1
-            return round(gcd / 10.0**decimals, decimals), decimals
-    raise AssertionError("the last turn of the loop returns")
+        if near.all():
+            break
+    whole = np.unique(np.round(scaled).astype(np.int64))
+    gcd = int(np.gcd.reduce(np.diff(whole))) if len(whole) > 1 else 1
+    return round(gcd / 10.0**decimals, decimals), decimals
 
 
 SCALES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -187,9 +184,9 @@ class Candidate(NamedTuple):
     why: tuple[str, ...]
 
 
-def market_named(text: str) -> str | None:
-    """The known market or shipped contract of an instrument's name (ESZ3, ES=F, spy); None if there
-    is none.
+def market_named(text: str) -> str:
+    """The known market or shipped contract of an instrument's name (ESZ3, ES=F, spy); empty if
+    there is none.
     """
     upper = text.upper()
     return upper if upper in shipped_contracts() else product_of(upper)
@@ -205,7 +202,7 @@ def candidates(seen: Examined) -> list[Candidate]:
         "the file's name": {market_named(word) for word in words},
         "prices": {contract.symbol for contract in CONTRACTS.values() if fits(seen, contract)},
     }
-    named = {symbol for group in groups.values() for symbol in group if symbol is not None}
+    named = set.union(*groups.values()) - {""}
 
     def rank(symbol: str) -> tuple[Any, ...]:
         missing = [symbol not in group for group in groups.values()]
@@ -223,7 +220,7 @@ def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
     """
     for year, (low, high) in seen.years.items():
         bounds = contract.price_range(year)
-        if bounds is None or low * scale < bounds[0] or high * scale > bounds[1]:
+        if not bounds or low * scale < bounds[0] or high * scale > bounds[1]:
             return False
     steps = seen.step * scale / float(contract.tick_size)
     return abs(steps - round(steps)) < 1e-6 and round(steps) >= 1
@@ -231,11 +228,8 @@ def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
 
 def contradicts(seen: Examined, contract: Contract) -> bool:
     """Whether prices lie outside the contract's range in a year of which the range is known."""
-    for year, (low, high) in seen.years.items():
-        bounds = contract.price_range(year)
-        if bounds is not None and (low < bounds[0] or high > bounds[1]):
-            return True
-    return False
+    ranges = ((contract.price_range(year), held) for year, held in seen.years.items())
+    return any(range_ and (low < range_[0] or high > range_[1]) for range_, (low, high) in ranges)
 
 
 def price_unit(seen: Examined, contract: Contract) -> float | None:
@@ -252,7 +246,7 @@ class Clock(NamedTuple):
     """
 
     time_zone: str
-    stamp: Literal["open", "close"]
+    stamp: Stamp
     closed: float
 
 
@@ -260,16 +254,10 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
     """How well usual time zones and both stamp sides fit the market's hours, the best first; for
     stamps in UTC, the sides alone. Empty if the calendar has no hours for these dates."""
     at = seen.wall[np.linspace(0, len(seen.wall) - 1, min(PROBES, len(seen.wall))).astype(np.int64)]
-    zones = (
-        [seen.keys.time_zone]
-        if seen.keys.time_zone is not None
-        else list(USUAL)
-        if seen.naive
-        else ["UTC"]
-    )
-    sides: tuple[Literal["open", "close"], ...] = (
-        ("open", "close") if seen.keys.stamp is None else (seen.keys.stamp,)
-    )
+    zones = [seen.keys.time_zone or "UTC"]
+    if seen.naive and not seen.keys.time_zone:
+        zones = list(USUAL)
+    sides: list[Stamp] = [seen.keys.stamp] if seen.keys.stamp else ["open", "close"]
     found = []
     for zone in zones:
         utc = at
@@ -309,7 +297,7 @@ def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | No
 def require_known(symbol: str) -> Contract:
     """The contract of a symbol. Raises ConfigError with the known ones."""
     contract = known_contract(symbol)
-    if contract is None:
+    if not contract:
         raise ConfigError(
             f"market '{symbol}': not one that jaxtrade knows (known: {', '.join(CONTRACTS)}; shipped "
             f"contracts: {', '.join(shipped_contracts())}); write its figures into a file and give "

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtrade.config import DataConfig, ShareSplit
-from jaxtrade.data.calendar.schedule import Schedule, run_starts
+from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.patterns import (
     Pattern,
     Scale,
@@ -110,32 +110,29 @@ class BarFinding:
 def bar_findings(
     bars: Bars,
     schedule: Schedule,
-    dates: np.ndarray,
     splits: tuple[ShareSplit, ...] = (),
     zone: str | None = None,
 ) -> tuple[BarFinding, ...]:
     """The findings of a series. Two-sided bars are judged by their mid price. Generated bars have
     none.
 
-    dates: datetime64[D][T], the trade date of each bar. splits: those for which the bars are
-        adjusted already. zone:
-    the zone in which the stamps were read (`data.time_zone`).
+    splits: those for which the bars are adjusted already. zone: the zone in which the stamps were
+        read (`data.time_zone`).
     """
     if bars.synthetic or len(bars) < 3:
         return ()
     bars = bars.mid
-    starts = run_starts(dates)
-    scale, found = scale_of(bars, starts), list[BarFinding]()
+    scale, found = scale_of(bars), list[BarFinding]()
     if scale is not None:
-        found = _level_changes(bars, schedule, dates, starts, scale, splits)
+        found = _level_changes(bars, schedule, scale, splits)
     patterns = (
         ("spike", None if scale is None else _spikes(bars, scale)),
-        ("levels", _levels(bars, starts)),
-        ("stale", _stale(bars, starts)),
+        ("levels", _levels(bars)),
+        ("stale", _stale(bars)),
         ("copy", copied_block(bars)),
         ("no_volume", _without_volume(bars)),
         ("gaps", regular_gaps(bars) or halved_bars(bars)),
-        ("zone", wrong_hours(bars, starts) or weekend_bars(bars, schedule, dates, zone)),
+        ("zone", wrong_hours(bars) or weekend_bars(bars, schedule, zone)),
     )
     found += [_finding(kind, bars, pattern) for kind, pattern in patterns if pattern is not None]
     return tuple(found)
@@ -151,9 +148,7 @@ def _finding(kind: str, bars: Bars, found: Pattern, **split: str) -> BarFinding:
     return BarFinding(kind, row, where, count, size, cause, fix, **split)
 
 
-def require_stated(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, data: DataConfig
-) -> tuple[str, ...]:
+def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[str, ...]:
     """The findings as warnings, one line each.
 
     Raises DataError for likely splits that neither `data.splits` nor `data.allow_jumps` allows for.
@@ -161,7 +156,7 @@ def require_stated(
     own = any(
         note.startswith(OWN_OFFSET) for note in bars.notes
     )  # data.time_zone has no effect then
-    found = bar_findings(bars, schedule, dates, data.splits, None if own else data.time_zone)
+    found = bar_findings(bars, schedule, data.splits, None if own else data.time_zone)
     if not data.allow_jumps and (problem := refusal(found, data.splits)):
         raise DataError(problem)
     return tuple(each.text() for each in found)
@@ -177,13 +172,12 @@ def _price(bars: Bars, ticks: float) -> str:
 def _level_changes(
     bars: Bars,
     schedule: Schedule,
-    dates: np.ndarray,
-    starts: np.ndarray,
     scale: Scale,
     splits: tuple[ShareSplit, ...],
 ) -> list[BarFinding]:
     """Splits and other changes of the price level between neighbouring trade dates."""
-    days, ends = dates[starts], np.append(starts[1:], len(bars))
+    starts = bars.date_starts
+    days, ends = bars.trade_dates[starts], np.append(starts[1:], len(bars))
     back = np.arange(LEVEL_BARS)
     before = np.median(
         bars.close[np.maximum(ends[:-1, None] - 1 - back, starts[:-1, None])], axis=1
@@ -322,7 +316,7 @@ def _spikes(bars: Bars, scale: Scale) -> Pattern | None:
 # --- runs of bars -----------------------------------------------------------------------------------------------------
 
 
-def _stale(bars: Bars, starts: np.ndarray) -> Pattern | None:
+def _stale(bars: Bars) -> Pattern | None:
     """Runs of identical bars, far longer than the longest run of a usual date."""
     same = np.ones(len(bars) - 1, bool)
     for name in ("close", "open", "high", "low"):
@@ -337,11 +331,12 @@ def _stale(bars: Bars, starts: np.ndarray) -> Pattern | None:
     cut = np.flatnonzero(np.diff(inside) > 1)
     begins, ends = inside[np.append(0, cut + 1)], inside[np.append(cut, len(inside) - 1)]
     lengths = ends - begins + length + 1  # bars
+    starts = bars.date_starts
     longest = np.zeros(len(starts), np.int64)
     np.maximum.at(longest, np.searchsorted(starts, begins, side="right") - 1, lengths)
     least = max(
         STALE_LEAST,
-        min(STALE_BARS, bars_per_date(bars, starts)),
+        min(STALE_BARS, bars_per_date(bars)),
         STALE_TIMES * float(np.median(longest)),
     )
     bad = lengths >= least
@@ -360,13 +355,14 @@ def _stale(bars: Bars, starts: np.ndarray) -> Pattern | None:
     )
 
 
-def _levels(bars: Bars, starts: np.ndarray) -> Pattern | None:
+def _levels(bars: Bars) -> Pattern | None:
     """Two price levels inside one trade date: bars that turn between them, or a change that
     stays.
     """
-    found = two_levels(bars, starts)
+    found = two_levels(bars)
     if found is not None:
         return found
+    starts = bars.date_starts
     ends = np.append(starts[1:], len(bars))
     for row in np.flatnonzero(np.abs(np.log(bars.open[1:] / bars.close[:-1])) >= SPLIT_LEAST) + 1:
         date = int(np.searchsorted(starts, row, side="right")) - 1

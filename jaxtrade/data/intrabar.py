@@ -53,13 +53,13 @@ def side_passages(
     Raises DataError as `first_passages` does, and if only one of `bars` and `seconds` has two
     sides.
     """
-    if (bars.ask is None) != (seconds.ask is None):
-        two, one = (seconds, bars) if bars.ask is None else (bars, seconds)
+    if bool(bars.ask) != bool(seconds.ask):
+        two, one = (bars, seconds) if bars.ask else (seconds, bars)
         raise DataError(
             f"{one.source}: has one side, but {two.source} has bid and ask. Fix: give data.file (or "
             "data.quotes) and data.seconds the same sides; data.columns applies to both files"
         )
-    if bars.ask is None:
+    if not bars.ask:
         return (first_passages(bars, seconds, tolerance),)
     own = [first_passages(*pair, tolerance) for pair in zip(bars.sides, seconds.sides, strict=True)]
     found = zip(("bid", "ask"), own, strict=True)

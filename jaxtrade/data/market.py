@@ -26,10 +26,10 @@ from jaxtrade.data.calendar.schedule import (
 from jaxtrade.data.calendar.sessions import (
     bars_to_flat,
     cut_short,
+    feature_windows,
     schedule_of,
     session_rows,
     window_ages,
-    window_ids,
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.device import (
@@ -193,10 +193,9 @@ def build_market(
     columns = table_columns(names, context)  # raises for an unknown feature, before any is computed
     schedule = schedule_of(bars, config.data.calendar)
     check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
-    dates = bars.trade_dates
-    found = require_stated(bars, schedule, dates, config.data)
-    ids = feature_windows(bars, schedule, dates, config)
-    host = feature_input(bars, dates)
+    found = require_stated(bars, schedule, config.data)
+    ids = feature_windows(bars, schedule, config)
+    host = feature_input(bars)
     tr_sum = np.concatenate(
         [
             features.true_range_sum(features.take(host, rows)).astype(np.int32)
@@ -204,33 +203,33 @@ def build_market(
         ]
     )
     _check_ranges(tr_sum, config, contract.under(config))
-    rows = decision_sessions(bars, schedule, dates, config)
+    rows = decision_sessions(bars, schedule, config)
     if not len(rows.date):
-        raise DataError(_too_few(bars, schedule, dates, config))
+        raise DataError(_too_few(bars, schedule, config))
     release_memory()
     bid, ask = bars.sides
     base = price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
-    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, base)
+    table = float_table(host, bars, ids, tr_sum, schedule, config, base)
     del host
     rule, has_volume = describe_conversion(contract), bool(bars.volume.any())
     no_volume = not has_volume and absent_features((*names, *context))
     sessions = np.asarray(rows.date).astype("datetime64[D]")
     notes = (
         *found,
-        *(each.text() for each in cut_short(bars, schedule, dates, config)),
+        *(each.text() for each in cut_short(bars, schedule, config)),
         *bars.notes,
         *([rule] if rule else []),
         *(note for found in passages for note in found.notes),
         *schedule.notes,
         *findings(schedule, bars.time, bars.bar_seconds, contract),
-        *_session_notes(sessions[~rows.complete], ids, dates, bars, config),
+        *_session_notes(sessions[~rows.complete], ids, bars, config),
         *([NO_VOLUME] if no_volume else []),
     )
     release_memory()
     data = MarketData(
         **{name: getattr(bars, name) for name in PRICES},
         tr_sum=tr_sum,  # type: ignore[arg-type]  # host leaves
-        bars_to_flat=bars_to_flat(bars, schedule, dates),  # type: ignore[arg-type]
+        bars_to_flat=bars_to_flat(bars, schedule),  # type: ignore[arg-type]
         sessions=rows,
         view=host_view(table, names, config.env.scaling, float(contract.tick_size), context, base),
         fingerprint=None,  # type: ignore[arg-type]  # it is of what stands here
@@ -273,11 +272,11 @@ def _arrays(data: MarketData, table: np.ndarray) -> dict[str, Any]:
     return arrays
 
 
-def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
+def feature_input(bars: Bars) -> features.Window:
     """The bars as features read them: mid prices in int64 ticks, trade dates in days, minutes of
     the exchange day.
     """
-    bars = bars.mid
+    dates, bars = bars.trade_dates, bars.mid
     return features.Window(
         **{name: getattr(bars, name).astype(np.int64) for name in PRICES},
         volume=bars.volume,
@@ -336,13 +335,6 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
         )
 
 
-def feature_windows(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
-) -> np.ndarray:
-    """Feature window of each row, int32[T]; see `window_ids`."""
-    return window_ids(dates, schedule, config.data.window_reset, splice_dates(bars.legs))
-
-
 def history_needed(config: RunConfig) -> int:
     """Number of bars that a feature window must contain up to and including its first decision bar.
 
@@ -357,19 +349,14 @@ def history_needed(config: RunConfig) -> int:
     )
 
 
-def decision_sessions(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
-) -> SessionTable:
-    """The sessions that have decision bars; none if there are too few bars. dates:
-    datetime64[D][T], the trade date of each row."""
-    ages = window_ages(feature_windows(bars, schedule, dates, config))
-    return session_rows(
-        bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight
-    )
+def decision_sessions(bars: Bars, schedule: Schedule, config: RunConfig) -> SessionTable:
+    """The sessions that have decision bars; none if there are too few bars."""
+    ready = window_ages(feature_windows(bars, schedule, config)) + 1 >= history_needed(config)
+    return session_rows(bars, schedule, ready, config.session.overnight)
 
 
-def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> str:
-    sessions = int((schedule.find(np.unique(dates)) >= 0).sum())
+def _too_few(bars: Bars, schedule: Schedule, config: RunConfig) -> str:
+    sessions = int((schedule.find(bars.trade_dates[bars.date_starts]) >= 0).sum())
     where = (
         "inside each session (data.window_reset=session)"
         if config.data.window_reset == "session"
@@ -390,13 +377,13 @@ def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfi
 
 
 def _session_notes(
-    cut: np.ndarray, ids: np.ndarray, dates: np.ndarray, bars: Bars, config: RunConfig
+    cut: np.ndarray, ids: np.ndarray, bars: Bars, config: RunConfig
 ) -> tuple[str, ...]:
     """cut: trade dates of the sessions that are not complete."""
     notes = [f"{day}: the data end before the flat bar; the session is cut short" for day in cut]
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
-    starts = np.flatnonzero(np.diff(ids)) + 1
+    dates, starts = bars.trade_dates, np.flatnonzero(np.diff(ids)) + 1
     # A feature window also restarts at a roll. `roll_notes` reports those, so they are not repeated
     # here.
     spliced = np.diff(np.searchsorted(splice_dates(bars.legs), dates, side="right")) > 0

@@ -179,14 +179,15 @@ def halved_bars(bars: Bars) -> Pattern | None:
     )
 
 
-def two_levels(bars: Bars, starts: np.ndarray) -> Pattern | None:
+def two_levels(bars: Bars) -> Pattern | None:
     """The turns where bars of one date stand now on one price level and now on another, as if rows
-    of two contracts, sides or symbols were mixed. starts: the first row of each trade date."""
+    of two contracts, sides or symbols were mixed."""
+    starts = bars.date_starts
     extent = (bars.high - bars.low).astype(np.float64)
     extent = extent[extent > 0]
     if not len(extent):
         return None
-    usual, per_date = float(np.median(extent)), bars_per_date(bars, starts)
+    usual, per_date = float(np.median(extent)), bars_per_date(bars)
     up, down = (
         bars.low[1:] - bars.high[:-1],
         bars.low[:-1] - bars.high[1:],
@@ -227,14 +228,14 @@ def two_levels(bars: Bars, starts: np.ndarray) -> Pattern | None:
     )
 
 
-def wrong_hours(bars: Bars, starts: np.ndarray) -> Pattern | None:
+def wrong_hours(bars: Bars) -> Pattern | None:
     """The bars where regular hours stand at another time of the day.
 
-    Only for the markets that have the hours of the US cash market. starts: the first row of each
-    trade date.
+    Only for the markets that have the hours of the US cash market.
     """
     if bars.contract.calendar not in ("cme_equity", "us_equity") or bars.bar_seconds > HALF_HOUR:
         return None
+    starts = bars.date_starts
     ends = np.append(starts[1:], len(bars))
     length = bars.time[ends - 1] + bars.bar_seconds - bars.time[starts]
     shaped = np.abs(length[:, None] - np.array(LENGTHS)).min(axis=1) <= SLACK
@@ -288,14 +289,13 @@ def sampled(count: int) -> np.ndarray:
     return np.arange(0, count, step)
 
 
-def bars_per_date(bars: Bars, starts: np.ndarray) -> float:
-    """How many bars a trade date usually has. starts: the first row of each trade date."""
-    return float(np.median(np.diff(starts, append=len(bars))))
+def bars_per_date(bars: Bars) -> float:
+    """How many bars a trade date usually has."""
+    return float(np.median(np.diff(bars.date_starts, append=len(bars))))
 
 
-def scale_of(bars: Bars, starts: np.ndarray) -> Scale | None:
-    """The scale of one-sided bars; None if no price changes. starts: the first row of each trade
-    date.
+def scale_of(bars: Bars) -> Scale | None:
+    """The scale of one-sided bars; None if no price changes.
 
     The median ignores up to half of the moves, so bad prints and splits do not enter. Moves of zero
     are left out: in a thin market most moves are zero, and the median would be, too.
@@ -307,7 +307,7 @@ def scale_of(bars: Bars, starts: np.ndarray) -> Scale | None:
     if not len(moves):
         return None
     bar = NORMAL * float(np.median(moves))
-    return Scale(bar, bar * math.sqrt(bars_per_date(bars, starts)))
+    return Scale(bar, bar * math.sqrt(bars_per_date(bars)))
 
 
 # Dealers begin and end their weeks some minutes early or late. Quotes of hours without a shift are
@@ -326,16 +326,13 @@ class _Shift(NamedTuple):
     alike: bool
 
 
-def weekend_bars(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, zone: str | None = None
-) -> Pattern | None:
+def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Pattern | None:
     """The bars that lie on most of the weekends that the file touches; None if there are few, or if
     the calendar has sessions on weekends or was inferred from the bars.
 
-    dates: datetime64[D][T], the trade date of each bar. zone: the zone of the stamps
-        (`data.time_zone`).
+    zone: the zone of the stamps (`data.time_zone`).
     """
-    starts = run_starts(dates)
+    dates, starts = bars.trade_dates, bars.date_starts
     rest = on_weekend(dates[starts])
     if schedule.name == "infer" or not rest.any() or on_weekend(schedule.dates).any():
         return None

@@ -37,7 +37,18 @@ if TYPE_CHECKING:
 
 
 # Keys of `data` that `load_bars` takes under the same name, whatever the file.
-SAME = ("time_zone", "stamp", "date_order", "price_scale", "expiry", "start", "end", "splits")
+SAME = (
+    "columns",
+    "time_zone",
+    "stamp",
+    "date_order",
+    "price_scale",
+    "expiry",
+    "roll",
+    "start",
+    "end",
+    "splits",
+)
 
 
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
@@ -52,17 +63,14 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
     left out for the quotes, and quote columns are left out for the trade bars.
     """
     data = config.data
-    others: tuple[str, ...] = ()
-    if data.quotes is not None:
-        others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
-    roll = data.roll if like is None else explicit(like.legs, like.trade_dates)
-    return {
-        "columns": {field: name for field, name in data.columns.items() if field not in others},
-        **{key: getattr(data, key) for key in SAME},
-        "roll": roll,
-        "follows": None if like is None else like.source,
-        "missing": data.quotes_tolerance if like is None else 1.0,
-    }
+    others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
+    keys = {key: getattr(data, key) for key in SAME}
+    if data.quotes:
+        keys["columns"] = {key: name for key, name in data.columns.items() if key not in others}
+    if like:
+        roll = explicit(like.legs, like.trade_dates)
+        return keys | {"roll": roll, "follows": like.source, "missing": 1.0}
+    return keys | {"missing": data.quotes_tolerance}
 
 
 def bars_of(config: RunConfig) -> Bars:
@@ -72,7 +80,7 @@ def bars_of(config: RunConfig) -> Bars:
     Raises ConfigError (unknown market, contradictory keys) or DataError (faults in the files).
     """
     bars, data = _bars_alone(config), config.data
-    if data.quotes is None:
+    if not data.quotes:
         return bars
     if data.source == "synthetic":
         raise ConfigError(
@@ -91,7 +99,7 @@ def bars_of(config: RunConfig) -> Bars:
 def _bars_alone(config: RunConfig) -> Bars:
     data = config.data
     contract = contract_of(data)
-    if data.source != "file" and data.file is not None:
+    if data.source != "file" and data.file:
         raise ConfigError(
             f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file"
         )
@@ -113,7 +121,7 @@ def _bars_alone(config: RunConfig) -> Bars:
         )
     if data.source == "bundled":
         return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
-    if data.file is None:
+    if not data.file:
         raise ConfigError("data.source = file needs data.file (--data FILE)")
     return load_bars(data.file, contract, **read_keys(config, False))
 
@@ -126,7 +134,7 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
     `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in the file).
     """
     data = config.data
-    if data.seconds is None:
+    if not data.seconds:
         return None
     if data.source == "synthetic":
         raise ConfigError(
@@ -149,12 +157,12 @@ def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
         DataError: the quotes have one side, the trade bars have two, bar lengths or contracts differ, or more than
             `tolerance` of the bars have no quote.
     """
-    if bars.ask is not None:
+    if bars.ask:
         raise DataError(
             f"{bars.source}: has bid and ask itself, and data.quotes names {quotes.source}. Fix: drop "
             "data.quotes (--quotes), or map data.columns={open: NAME, ...} to the trade prices"
         )
-    if quotes.ask is None:
+    if not quotes.ask:
         raise DataError(
             f"{quotes.source}: has one side only. Fix: give data.quotes (--quotes) bars with the columns "
             f"{', '.join(QUOTE_FIELDS)}, or map them with data.columns"
@@ -187,10 +195,10 @@ def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
     if unused:
         notes.append(f"{unused} of {len(quotes)} quote bars have no trade bar and are not used")
     kept, sides = bars.rows(found), quotes.rows(at[found])
-    return replace(
-        kept,
+    return kept.with_quotes(
+        *sides.quotes,
         places=sides.places,
-        **{name: getattr(sides, name) for name in (*PRICES, "ask", "contract")},
+        contract=quotes.contract,
         notes=(*bars.notes, *(note for note in quotes.notes if note != NO_VOLUME_COLUMN), *notes),
     )
 
@@ -238,16 +246,10 @@ def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
             "data=: these bars are spliced from several contracts; give their file and the roll: "
             "data='FILE', roll=..."
         )
-    own, symbol = config.data.contract is not None, bars.contract.symbol
+    own, symbol = config.data.contract, bars.contract.symbol
     known = contract_of(config.data) if own else known_contract(symbol)
-    if known is None or replace(known, slippage_ticks=0) != replace(
-        bars.contract, slippage_ticks=0
-    ):
-        hint = (
-            f"contract={config.data.contract!r} is another"
-            if own
-            else "it is not a market of jaxtrade"
-        )
+    if not known or replace(known, slippage_ticks=bars.contract.slippage_ticks) != bars.contract:
+        hint = f"contract={own!r} is another" if own else "it is not a market of jaxtrade"
         raise ConfigError(
             f"data=: the contract of these bars is {symbol}, and {hint}; give "
             "contract='FILE' with its figures"
@@ -284,9 +286,8 @@ def _text(bars: Bars) -> str:
     columns: dict[str, Any] = {
         "time": np.char.add(np.datetime_as_string(bars.time.astype("datetime64[s]")), "Z")
     }
-    sides = {"": bars} if bars.ask is None else {"bid_": bars, "ask_": bars.ask}
-    for prefix, side in sides.items():
-        columns |= {f"{prefix}{name}": points(getattr(side, name)) for name in PRICES}
+    for prefix, side in zip(("bid_", "ask_") if bars.ask else ("",), bars.quotes, strict=True):
+        columns |= {f"{prefix}{name}": points(ticks) for name, ticks in side._asdict().items()}
     columns["volume"] = map(repr, bars.volume.tolist())
     rows = map(",".join, zip(*columns.values(), strict=True))
     return "\n".join([",".join(columns), *rows]) + "\n"
@@ -328,7 +329,7 @@ def describe_conversion(contract: Contract) -> str | None:
     if contract.currency == ACCOUNT:
         return None
     rate = contract if converts_itself(contract) else rate_contract(contract.currency)
-    source = f"{rate.symbol}" if rate is not None else contract.currency
+    source = rate.symbol if rate else contract.currency
     return (
         f"profits arise in {contract.currency} and are converted to {ACCOUNT} at the {source} rate known at each "
         "bar's open"
@@ -347,13 +348,13 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
     """
     where = f"{contract.symbol}: profits arise in {contract.currency}"
     if not needs_rates(contract):
-        if data.conversion is not None:
+        if data.conversion:
             raise ConfigError(
                 f"data.conversion = '{data.conversion}': {where}, which needs no file; drop it"
             )
         return None
     rate = rate_contract(contract.currency)
-    if rate is None:
+    if not rate:
         known = sorted(
             {c.symbol.replace(ACCOUNT, "") for c in CONTRACTS.values() if c.kind == "fx"}
         )
@@ -361,7 +362,7 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
             f"{where}, and conversion to {ACCOUNT} is known for {', '.join(known)} only, or for a "
             f"market {ACCOUNT}{contract.currency} by its own price"
         )
-    if data.conversion is None:
+    if not data.conversion:
         raise ConfigError(
             f"{where}: give bars of {rate.symbol} with data.conversion=FILE (read with data.time_zone "
             f"and data.stamp), so that they can be converted to {ACCOUNT}"
@@ -391,7 +392,7 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
     """
     contract = bars.contract
     alone = contract.currency == ACCOUNT or converts_itself(contract)
-    if alone and rates is not None:
+    if alone and rates:
         raise ConfigError(
             f"{contract.symbol}: profits arise in {contract.currency}, which needs no rates; drop "
             f"{rates.source} (rates=... in Python)"
@@ -400,7 +401,7 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
         return None
     if alone:
         price, rate = bars.open, contract
-    elif rates is None:
+    elif not rates:
         raise ConfigError(
             f"{contract.symbol}: profits arise in {contract.currency}; give the bars of its rate to "
             "the dollar (data.conversion, or rates=... in Python)"

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, SplitConfig, load_config
-from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import schedule_for
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.findings import bar_findings
 from jaxtrade.data.market import build_market, load_market
@@ -83,8 +83,7 @@ def table_of(bars):
 
 def findings_of(bars, schedule=None, **keys):
     """What is wrong with bars, by their calendar's sessions or others."""
-    dates = trade_dates(bars.time, bars.contract)
-    return bar_findings(bars, schedule or table_of(bars), dates, **keys)
+    return bar_findings(bars, schedule or table_of(bars), **keys)
 
 
 def read_es(given, **options):

@@ -24,8 +24,7 @@ OVERNIGHT = set_to("session.overnight=true")
 
 
 def cuts(bars, config=None):
-    dates = trade_dates(bars.time, bars.contract)
-    return cut_short(bars, table_of(bars), dates, config or RunConfig())
+    return cut_short(bars, table_of(bars), config or RunConfig())
 
 
 def row_at(bars, stamp):

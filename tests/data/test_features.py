@@ -24,12 +24,12 @@ from jaxtrade.data.features.schema import (
     TIMEFRAMES,
     UNITS,
     absent_features,
-    feature_page,
     feature_spec,
     longest_warm_up,
     table_columns,
 )
 from jaxtrade.errors import ConfigError
+from tests.data.feature_page import feature_page
 from tests.env import worlds
 
 ALL = (
@@ -460,7 +460,7 @@ def test_the_features_of_the_context_by_name():
 
 
 def test_the_page_of_features_is_current():
-    again = "python -m jaxtrade.data.features.schema > docs/features.md"
+    again = "python -m tests.data.feature_page > docs/features.md"
     assert PAGE.read_text(encoding="utf-8") == feature_page(), again
 
 

@@ -115,9 +115,8 @@ def test_every_float_is_finite(es_market, nq_market):
 def test_decisions_start_after_the_longest_warm_up(es_bars, features):
     config = set_to(f"session.overnight=true env.window=7 env.features=[{features}]")
     market = build_market(es_bars, config)
-    days = np.zeros(len(es_bars), "datetime64[D]")
     values = compute_features(
-        feature_input(es_bars, days), config.env.features, np.zeros(len(es_bars), int)
+        feature_input(es_bars), config.env.features, np.zeros(len(es_bars), int)
     )
     first = int(market.data.sessions.first[0])
     assert np.isfinite(values[first - 7 :]).all()

@@ -414,7 +414,7 @@ def test_the_martingale_has_the_volatility_of_each_minute(nq):
 
 def test_the_martingale_over_two_sides_keeps_the_spread(eurusd_market):
     bars = eurusd_market.bars
-    made = martingale_bars(bars, trade_dates(bars.time, EURUSD), np.random.default_rng(0))
+    made = martingale_bars(bars, np.random.default_rng(0))
     assert_valid(made)
     same_spread(made, bars)
 

@@ -9,9 +9,9 @@ import pytest
 
 from jaxtrade.config import RunConfig, dump_config, load_config, make_config
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
-from jaxtrade.data.calendar.sessions import window_ages
+from jaxtrade.data.calendar.sessions import feature_windows, window_ages
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import build_market, feature_windows, load_market
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.data.read.validate import PRICES
@@ -156,8 +156,8 @@ def test_a_file_sorted_by_contract_reads_the_same(december):
         ("ES H2014", "2014-03"),
         ("ESH2", "2012-03"),
         ("ESM1", "2021-06"),
-        ("ES", None),
-        ("FRONT", None),
+        ("ES", ""),
+        ("FRONT", ""),
     ],
 )
 def test_months_of_contract_codes(code, month):
@@ -174,9 +174,7 @@ def splice_row(market):
 
 def windows_of(market):
     schedule = schedule_for("table", market.contract, market.bars.time, 60)
-    return feature_windows(
-        market.bars, schedule, trade_dates(market.bars.time, market.contract), RunConfig()
-    )
+    return feature_windows(market.bars, schedule, RunConfig())
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import (
     KINDS,
     bars_of_kind,
-    expiry_table,
     phase_randomised_values,
     synthetic_bars,
 )
-from jaxtrade.data.synthetic.statistics import compared, table
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import assert_valid, table_of
+from tests.data.expiries import expiry_table
+from tests.data.synthetic_statistics import compared, table
 
 NQ, ES = get_contract("NQ"), get_contract("ES")
 

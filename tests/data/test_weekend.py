@@ -7,7 +7,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from jaxtrade.data.calendar.schedule import file_schedule, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import file_schedule, schedule_for
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.findings import require_stated
@@ -137,7 +137,7 @@ def test_the_server_time_of_a_broker_is_found_whatever_it_was_read_as(
 def test_a_zone_without_effect_is_not_named(fx, notes, fix):
     bars = replace(moved(fx, 2), notes=(*fx.notes, *notes))
     data = set_to("data.market=EURUSD data.time_zone=UTC").data
-    (text,) = require_stated(bars, table_of(bars), trade_dates(bars.time, bars.contract), data)
+    (text,) = require_stated(bars, table_of(bars), data)
     assert fix in text.partition("Fix: ")[2]
 
 

@@ -270,7 +270,7 @@ CALENDARS = TypeAdapter(dict[str, Hours]).validate_python(
 TradeDay = tuple[
     date, int, int, int, int
 ]  # trade date; open, close, halt start and halt end in UTC seconds
-ONE_DAY = np.timedelta64(1, "D")
+ONE_DAY, NO_DATE = np.timedelta64(1, "D"), np.datetime64("NaT", "D")
 SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they are findings and not a shift of all stamps
 
 
@@ -283,7 +283,7 @@ class Schedule:
     [start, end); both are equal if there is no halt. extended: seconds before the open and after
     the close in which bars are allowed. name: where the hours come from. notes: what was inferred
     or projected. verified_to: the last trade date of the shipped table that notices or bars have
-    verified; None for other calendars.
+    verified; NaT for other calendars.
     """
 
     dates: np.ndarray
@@ -294,16 +294,14 @@ class Schedule:
     name: str
     extended: tuple[int, int] = (0, 0)
     notes: tuple[str, ...] = ()
-    verified_to: np.datetime64 | None = None
+    verified_to: np.datetime64 = NO_DATE
 
     @property
     def projected(self) -> np.ndarray:
         """bool[N], True where a session is projected by rule, without a notice or bars that verify
         it.
         """
-        if self.verified_to is None:
-            return np.zeros(len(self.dates), bool)
-        return self.dates > self.verified_to
+        return self.dates > self.verified_to  # nothing is later than NaT
 
     def find(self, dates: np.ndarray) -> np.ndarray:
         """Index of each trade date's session, int64; -1 if the date has no session."""
@@ -363,7 +361,7 @@ def _schedule(
     contract: Contract,
     name: str,
     notes: tuple[str, ...] = (),
-    verified_to: np.datetime64 | None = None,
+    verified_to: np.datetime64 = NO_DATE,
 ) -> Schedule:
     """Make a Schedule of rows in date order."""
     table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import time, timedelta
-from typing import Literal
 
 import numpy as np
 
@@ -17,18 +16,16 @@ from jaxtrade.data.calendar.schedule import (
     Schedule,
     hours_of,
     of_evening,
-    run_starts,
     schedule_for,
     spread,
     wall_to_utc,
 )
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import local
 from jaxtrade.types import SessionTable
-
-NO_SPLICES = np.array([], "datetime64[D]")
 
 
 def schedule_of(bars: Bars, calendar: str) -> Schedule:
@@ -48,7 +45,7 @@ def window_clock(contract: Contract, overnight: bool) -> time:
             f"session.overnight = true: {contract.symbol} is decided on in regular hours only "
             f"({hours.decide_from}-{hours.flat}); drop session.overnight"
         )
-    if overnight or hours.decide_from is None:
+    if overnight or not hours.decide_from:
         return time(contract.turn_hour)
     return time.fromisoformat(hours.decide_from)
 
@@ -72,31 +69,25 @@ def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> n
     )
 
 
-def window_ids(
-    dates: np.ndarray,
-    schedule: Schedule,
-    reset: Literal["hole", "session"] = "hole",
-    splices: np.ndarray = NO_SPLICES,
-) -> np.ndarray:
+def feature_windows(bars: Bars, schedule: Schedule, config: RunConfig) -> np.ndarray:
     """The feature window of each row, int32[T], counted from 0. No feature looks back beyond its
     window.
 
-    reset: with `hole`, a new window starts after a gap that contains more than one whole scheduled
-        session, and on each
-    trade date in `splices`, where another contract begins. With `session`, it starts on every trade
-    date.
+    With `data.window_reset` = `hole`, a new window starts after a gap that contains more than one
+    whole scheduled session, and on each trade date on which another contract begins. With
+    `session`, it starts on every trade date.
     """
-    if reset == "session":
-        return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
-    starts = run_starts(dates)
-    days = dates[starts]
+    starts, count = bars.date_starts, len(bars)
+    if config.data.window_reset == "session":
+        return spread(np.arange(len(starts), dtype=np.int32), starts, count)
+    days = bars.trade_dates[starts]
     before = np.searchsorted(schedule.dates, days[:-1], side="right")
     after = np.searchsorted(schedule.dates, days[1:], side="left")
-    contract = np.searchsorted(splices, days, side="right")
+    contract = np.searchsorted(splice_dates(bars.legs), days, side="right")
     ids = np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(
         np.int32
     )
-    return spread(ids, starts, len(dates))
+    return spread(ids, starts, count)
 
 
 def window_ages(ids: np.ndarray) -> np.ndarray:
@@ -106,49 +97,43 @@ def window_ages(ids: np.ndarray) -> np.ndarray:
     return rows - np.maximum.accumulate(np.where(starts, rows, 0))
 
 
-def bars_to_flat(bars: Bars, schedule: Schedule, dates: np.ndarray) -> np.ndarray:
+def bars_to_flat(bars: Bars, schedule: Schedule) -> np.ndarray:
     """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0
     after that time.
     """
-    at = schedule.find(dates)
+    at = schedule.find(bars.trade_dates)
     left = (schedule.flat[at] - (bars.time + bars.bar_seconds)) // bars.bar_seconds
     return np.where(at >= 0, np.maximum(left, 0), 0).astype(np.int32)
 
 
 def session_rows(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.ndarray, overnight: bool
+    bars: Bars, schedule: Schedule, ready: np.ndarray, overnight: bool
 ) -> SessionTable:
     """Every session that has at least one decision bar, with NumPy leaves.
 
-    Args:
-        dates: trade date of each row.
-        ready: bool[T], True where a decision has all the history that it needs.
+    ready: bool[T], True where a decision has all the history that it needs.
     """
-    days, starts, counts = np.unique(dates, return_index=True, return_counts=True)
+    starts = bars.date_starts
+    days, counts = bars.trade_dates[starts], np.diff(starts, append=len(bars))
     at = schedule.find(days)
     days, starts, counts, at = (x[at >= 0] for x in (days, starts, counts, at))
-    opens = window_openings(days, bars.contract, overnight)
     closes = bars.time + bars.bar_seconds
-    table = []
-    for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
-        rows = np.arange(start, start + count)
-        in_time = rows[closes[rows] <= schedule.flat[at[i]]]
-        decide = rows[(bars.time[rows] >= opens[i]) & ready[rows]]
-        if not len(in_time) or not len(decide) or decide[0] >= in_time[-1]:
-            continue
-        flat_row = int(in_time[-1])
-        at_end = flat_row == len(bars) - 1
-        next_open, halt = int(closes[flat_row]), schedule.halts[at[i]]
-        if halt[0] <= next_open < halt[1]:
-            next_open = int(halt[1])
-        cut = at_end and next_open + bars.bar_seconds <= schedule.flat[at[i]]
-        table.append((start, start + count, decide[0], flat_row - 1, not cut, i))
-    rows = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
-    found = days[np.array([row[5] for row in table], np.int64)]
+    # The first bar of the window that is ready, and the last that has closed by the flat time.
+    begin = np.searchsorted(bars.time, window_openings(days, bars.contract, overnight))
+    usable = np.append(np.flatnonzero(ready), len(bars))
+    first = usable[np.searchsorted(usable, np.maximum(begin, starts))]
+    flat = np.minimum(np.searchsorted(closes, schedule.flat[at], side="right"), starts + counts) - 1
+    decided = first < flat
+    days, starts, counts, at, first, flat = (
+        x[decided] for x in (days, starts, counts, at, first, flat)
+    )
+    next_open, (halt, resumed) = closes[flat], schedule.halts[at].T
+    next_open = np.where((halt <= next_open) & (next_open < resumed), resumed, next_open)
+    cut = (flat == len(bars) - 1) & (next_open + bars.bar_seconds <= schedule.flat[at])
     return SessionTable(
-        *rows.T,  # type: ignore[arg-type]  # host leaves
-        date=found.astype(np.int64).astype(np.int32),  # type: ignore[arg-type]
-        complete=np.array([row[4] for row in table], bool),  # type: ignore[arg-type]
+        *np.array([starts, starts + counts, first, flat - 1], np.int32),  # type: ignore[arg-type]
+        date=days.astype(np.int64).astype(np.int32),  # type: ignore[arg-type]  # host leaves
+        complete=~cut,  # type: ignore[arg-type]
     )
 
 
@@ -185,7 +170,7 @@ class CutShort:
     @property
     def bars(self) -> str:
         """How much is there, in words."""
-        if self.edge is None:
+        if not self.edge:
             return f"0 of {self.due} bars in the trading window"
         return (
             f"{self.found} of {self.due} bars in the trading window, the {'last' if self.last else 'first'} at "
@@ -201,26 +186,20 @@ class CutShort:
             )
         if self.found < 2:  # a decision needs a bar after it
             return f"{self.date}: the last session is cut short: {self.bars}; no decision is taken in it"
-        fix = (
-            ""
-            if self.before is None
-            else f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over"
-        )
+        fix = f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over"
         return (
             f"WARNING: {self.date}: the last session is cut short: {self.bars}; sessions are held out from the "
-            f"end, so a test day is no whole day{fix}"
+            f"end, so a test day is no whole day{'' if self.before is None else fix}"
         )
 
 
-def cut_short(
-    bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig
-) -> tuple[CutShort, ...]:
+def cut_short(bars: Bars, schedule: Schedule, config: RunConfig) -> tuple[CutShort, ...]:
     """The boundary sessions that are cut short, in order.
 
     Early closes of the calendar are whole sessions. Without a second session nothing shows what is
-    usual, so nothing is found. dates: datetime64[D][T], the trade date of each bar.
+    usual, so nothing is found.
     """
-    days = dates[run_starts(dates)]
+    days = bars.trade_dates[bars.date_starts]
     at = schedule.find(days)
     days, at = days[at >= 0], at[at >= 0]
     if bars.synthetic or len(days) < 2:
@@ -230,7 +209,7 @@ def cut_short(
         _cut(bars, schedule, days[end], at[end], config.session.overnight, last)
         for last, end in enumerate(ends)
     ]
-    return tuple(each for each in cut if each is not None)
+    return tuple(filter(None, cut))
 
 
 def _cut(

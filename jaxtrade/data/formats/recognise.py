@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from pydantic import TypeAdapter
+
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.read.grammar import Order, form_of, is_date
 
 # What a vendor's layout says about a file, as data.
@@ -37,26 +41,25 @@ class Layout:
     """The layout of one file.
 
     title: what it is, for messages ("an MT5 export"). columns: field -> column name. names: the
-        column names in their
-    order, if the first line does not hold them. header_lines: lines before the first row.
-    separator: None if it is the usual one of the header line. date, clock: columns that together
-    make the stamp. day: whether the date is in the file's name and the column `clock` holds
-    milliseconds since midnight. volumes: columns that may hold the volume; the first that is not
-    zero throughout is read. single: column -> what it holds, if it may hold one value only.
+        column names in their order, where the first line does not hold them. header_lines: lines
+        before the first row. separator: where it is not the usual one of the header line.
+    date, clock: columns that together make the stamp. day: whether the date is in the file's name
+        and the column `clock` holds milliseconds since midnight. volumes: columns that may hold
+        the volume; the first that is not zero throughout is read. single: column -> what it holds,
+        if it may hold one value only.
     stamp, time_zone, date_order, price_scale: what the format defines; None (1.0) if it does not.
-        naive: whether stamps
-    carry no offset, so that a time zone must be known. usual: what files of this layout usually
-    mean, for what the format leaves open. symbol: the instrument, if the layout names it once for
-    the whole file.
+        naive: whether stamps carry no offset, so that a time zone must be known. usual: what files
+        of this layout usually mean, for what the format leaves open.
+    symbol: the instrument, if the layout names it once for the whole file.
     """
 
     title: str
     columns: Mapping[str, str] = field(default_factory=dict)
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
     header_lines: int = 1
-    separator: str | None = None
-    date: str | None = None
-    clock: str | None = None
+    separator: str = ""
+    date: str = ""
+    clock: str = ""
     day: bool = False
     volumes: tuple[str, ...] = ()
     single: Mapping[str, str] = field(default_factory=dict)
@@ -66,15 +69,18 @@ class Layout:
     price_scale: float = 1.0
     naive: bool = False
     usual: tuple[Usual, ...] = ()
-    symbol: str | None = None
+    symbol: str = ""
 
     @property
     def open_keys(self) -> tuple[str, ...]:
         """The keys of `data` that a user must state, because the format leaves them open."""
         return (
-            *(("time_zone",) if self.naive and self.time_zone is None else ()),
-            *(("stamp",) if self.stamp is None else ()),
+            *(["time_zone"] if self.naive and not self.time_zone else []),
+            *([] if self.stamp else ["stamp"]),
         )
+
+
+PLAIN = Layout("a file with a header line")  # what every file is that no vendor's layout fits
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,12 @@ class Head:
         """The cells of all lines, for layouts without a header line."""
         return [self.names, *self.rows]
 
-    def find(self, *wanted: str) -> str | None:
+    def find(self, *wanted: str) -> str:
         """The column whose name is one of `wanted`, whatever its case, brackets, spaces and
-        underscores.
+        underscores; empty if there is none.
         """
         plain = {plain_name(name): name for name in reversed(self.names)}
-        return next((plain[name] for name in wanted if name in plain), None)
+        return next((plain[name] for name in wanted if name in plain), "")
 
 
 def plain_name(name: str) -> str:
@@ -108,7 +114,7 @@ def plain_name(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "<>[] _-")
 
 
-PRICE, WHOLE = r"\d+(?:\.\d*)?", r"\d+"
+WHOLE, CELLS = r"\d+", {"price": r"\d+(?:\.\d*)?", "quoted": r"(?:\d+(?:\.\d*)?)?"}
 SERVER = "America/New_York+7h"
 METATRADER = (
     Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
@@ -119,17 +125,6 @@ QUOTES = tuple(f"{side}_{price}" for side in ("bid", "ask") for price in BARS)
 LEAN_NAME = re.compile(
     r"(?P<day>\d{8})_(?P<symbol>[^_]+)_(?:minute|second)_(?P<kind>trade|quote)"
     r"(?:_(?P<expiry>\d{6})(?:_\d{8})?)?\.csv"
-)
-KLINE = (
-    "open_time",
-    *BARS,
-    "volume",
-    "close_time",
-    "quote_volume",
-    "count",
-    "taker_buy_volume",
-    "taker_buy_quote_volume",
-    "ignore",
 )
 
 
@@ -156,21 +151,18 @@ def bracketed(head: Head) -> Layout | None:
         return None
     date, clock = head.find("date"), head.find("time")
     fields = {field: head.find(field) for field in BARS} | {"symbol": head.find("ticker")}
-    own = {field: name for field, name in fields.items() if name is not None}
-    if date is not None and clock is None:
+    own = {field: name for field, name in fields.items() if name}
+    if not clock:
         own["time"] = date
-    volumes = tuple(
-        name for name in (head.find("vol", "volume"), head.find("tickvol")) if name is not None
-    )
     common: dict[str, Any] = {
         "columns": own,
         "names": tuple(head.names),
-        "date": date if clock else None,
+        "date": date if clock else "",
         "clock": clock,
-        "volumes": volumes,
+        "volumes": tuple(filter(None, (head.find("vol", "volume"), head.find("tickvol")))),
         "naive": True,
     }
-    if head.find("tickvol", "spread") is not None:
+    if head.find("tickvol", "spread"):
         return Layout("an MT5 export", **common, stamp="open", usual=METATRADER)
     return Layout(
         "a MetaStock export (also Finam's)",
@@ -179,41 +171,6 @@ def bracketed(head: Head) -> Layout | None:
             Usual("Finam", "Europe/Moscow", "open"),
             Usual("MetaStock", "America/New_York", "close"),
         ),
-    )
-
-
-def ninjatrader(head: Head) -> Layout | None:
-    """`20131006 220000;1679.5;1680;1679.25;1679.75;120`, without a header line."""
-    if not head.is_text or not fits(head.lines, r"\d{8} \d{6}", PRICE, PRICE, PRICE, PRICE, PRICE):
-        return None
-    return Layout(
-        "a NinjaTrader or HistData file",
-        names=("time", *BARS, "volume"),
-        header_lines=0,
-        separator=";",
-        naive=True,
-        usual=(
-            Usual("NinjaTrader 8's own exports", "UTC", "close"),
-            Usual("HistData", "Etc/GMT+5", "open"),
-        ),
-    )
-
-
-def mt4(head: Head) -> Layout | None:
-    """`2013.10.07,00:00,1.36,...`, without a header line: the export of MetaTrader 4's history
-    centre.
-    """
-    if not head.is_text or not fits(head.lines, r"\d{4}\.\d\d\.\d\d", r"\d\d:\d\d", *[PRICE] * 5):
-        return None
-    return Layout(
-        "an MT4 export (also HistData's)",
-        names=("date", "clock", *BARS, "volume"),
-        header_lines=0,
-        date="date",
-        clock="clock",
-        stamp="open",
-        naive=True,
-        usual=(METATRADER[0], Usual("HistData", "Etc/GMT+5")),
     )
 
 
@@ -226,10 +183,9 @@ def databento(head: Head) -> Layout | None:
     whole = bool(head.rows) and all(
         re.fullmatch(WHOLE, row[i]) for row in head.rows for i in at if i < len(row)
     )
-    symbol = head.find("symbol") or head.find("instrumentid")
-    columns = {field: head.find(field) or field for field in BARS} | {
-        "time": head.find("tsevent") or "ts_event",
-        "symbol": symbol or "instrument_id",
+    columns = {field: head.find(field) for field in BARS} | {
+        "time": head.find("tsevent"),
+        "symbol": head.find("symbol") or head.find("instrumentid"),
     }
     single = {"rtype": "lengths of bars"} | (
         {"publisher_id": "venues"} if "publisher_id" in names else {}
@@ -272,44 +228,50 @@ def yfinance(head: Head) -> Layout | None:
 
 
 def binance(head: Head) -> Layout | None:
-    """Klines: `open_time,open,high,low,close,volume,close_time,...`, with or without the header
-    line.
-    """
+    """Klines with a header line: `open_time,open,high,low,close,volume,close_time,...`."""
     named = {plain_name(name) for name in head.names}
     if {"opentime", "closetime", *BARS} <= named:
         columns = {field: head.find(field) or field for field in (*BARS, "volume")}
         return Layout(
             "Binance klines",
-            columns | {"time": head.find("opentime") or "open_time"},
+            columns | {"time": head.find("opentime")},
             stamp="open",
             time_zone="UTC",
         )
-    epoch = r"\d{13}|\d{16}"
-    if not head.is_text or not fits(head.lines, epoch, *[PRICE] * 5, epoch, *[PRICE] * 5):
-        return None
-    return Layout(
-        "Binance klines",
-        {"time": "open_time"},
-        names=KLINE,
-        header_lines=0,
-        stamp="open",
-        time_zone="UTC",
-    )
-
-
-def lean(head: Head) -> Layout | None:
-    """LEAN's minutes and seconds (milliseconds since midnight, the date in the file's name), or its
-    hours (`20131007 09:00,...`)."""
-    empty, quotes = f"(?:{PRICE})?", (*QUOTES[:4], "bid_size", *QUOTES[4:], "ask_size")
-    for stamp, names in ((r"\d{1,8}", "milliseconds"), (r"\d{8} \d\d:\d\d", "time")):
-        if head.is_text and fits(head.lines, stamp, *[PRICE] * 5):
-            return _lean(head, (names, *BARS, "volume"))
-        if head.is_text and fits(head.lines, stamp, *[empty] * 10):
-            return _lean(head, (names, *quotes))
     return None
 
 
-def _lean(head: Head, names: tuple[str, ...]) -> Layout:
+class Form(NamedTuple):
+    """The names of the columns of a file without a header line, and what their cells are."""
+
+    names: tuple[str, ...]
+    cells: tuple[str, ...]
+
+
+class Headerless(NamedTuple):
+    """A layout of files without a header line, in one of several forms."""
+
+    layout: Layout
+    forms: tuple[Form, ...]
+
+
+_FILE = Path(__file__).with_name("headerless.yaml")
+HEADERLESS = TypeAdapter(tuple[Headerless, ...]).validate_python(
+    parse_yaml(_FILE.read_text(encoding="utf-8"), _FILE.name)
+)
+
+
+def headerless(head: Head) -> Layout | None:
+    """A text file without a header line, of a vendor that headerless.yaml names."""
+    for layout, forms in HEADERLESS if head.is_text else ():
+        for names, cells in forms:
+            if fits(head.lines, *(CELLS.get(cell, cell) for cell in cells)):
+                found = replace(layout, names=names, header_lines=0)
+                return _lean(head, found) if layout.title.startswith("LEAN") else found
+    return None
+
+
+def _lean(head: Head, layout: Layout) -> Layout:
     """Share prices are whole numbers, times 10,000, in New York time. A future's file names its
     expiry.
     """
@@ -317,40 +279,28 @@ def _lean(head: Head, names: tuple[str, ...]) -> Layout:
     prices = [
         cell
         for row in head.lines
-        for name, cell in zip(names, row, strict=False)
+        for name, cell in zip(layout.names, row, strict=False)
         if name.endswith(BARS) and cell
     ]
     shares = all(re.fullmatch(WHOLE, cell) for cell in prices) and not (named and named["expiry"])
-    day = names[0] == "milliseconds"
-    title = "LEAN bars" if day else "LEAN hours"
-    return Layout(
-        f"{title} of shares" if shares else title,
-        names=names,
-        header_lines=0,
-        separator=",",
-        clock="milliseconds" if day else None,
-        day=day,
-        stamp="open",
-        time_zone="America/New_York" if shares else None,
-        price_scale=0.0001 if shares else 1.0,
-        naive=True,
-        symbol=named["symbol"].upper() if named else None,
-        usual=(Usual("OANDA and CME futures", "UTC"), Usual("FXCM", "Etc/GMT+5")),
-    )
+    found = replace(layout, symbol=named["symbol"].upper() if named else "")
+    if not shares:
+        return found
+    title = f"{layout.title} of shares"
+    return replace(found, title=title, time_zone="America/New_York", price_scale=0.0001)
 
 
 def fxcm(head: Head) -> Layout | None:
     """`DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,...`, in any order."""
     named = {name.lower(): name for name in head.names}
-    columns = {field: named.get(plain_name(field)) for field in QUOTES}
-    time = head.find("datetime", "date")
-    if time is None or None in columns.values():
+    columns = {field: named.get(plain_name(field), "") for field in QUOTES}
+    columns["time"] = head.find("datetime", "date")
+    if not all(columns.values()):
         return None
-    mapped = {field: name for field, name in columns.items() if name is not None} | {"time": time}
     volume = head.find("volume", "tickqty")
     return Layout(
         "an FXCM file",
-        mapped | ({"volume": volume} if volume else {}),
+        columns | ({"volume": volume} if volume else {}),
         date_order="mdy",
         naive=True,
         usual=(
@@ -375,7 +325,7 @@ def is_half(text: str) -> bool:
 def date_and_time(head: Head) -> Layout | None:
     """Separate columns `date` and `time`, of any vendor."""
     date, clock = head.find("date"), head.find("time")
-    if date is None or clock is None:
+    if not date or not clock:
         return None
     at, then = head.names.index(date), head.names.index(clock)
     if not fits(
@@ -390,19 +340,15 @@ def date_and_time(head: Head) -> Layout | None:
 def open_time(head: Head) -> Layout | None:
     """A column `open_time`, of any vendor."""
     name = head.find("opentime")
-    if name is None:
-        return None
-    return Layout("bars with a column open_time", {"time": name}, stamp="open")
+    return Layout("bars with a column open_time", {"time": name}, stamp="open") if name else None
 
 
 VENDORS: tuple[Callable[[Head], Layout | None], ...] = (
     bracketed,
-    ninjatrader,
-    mt4,
+    headerless,
     databento,
     yfinance,
     binance,
-    lean,
     fxcm,
     date_and_time,
     open_time,
@@ -419,51 +365,45 @@ def separator_of(line: str) -> str:
     return max(SEPARATORS, key=line.count)
 
 
-def head_of(raw: bytes, file: str) -> Head | None:
-    """The first lines of a text file. None if it has none."""
+def head_of(raw: bytes, file: str) -> Head:
+    """The first lines of a text file."""
     text = raw[:HEAD_BYTES].decode("utf-8-sig", errors="replace")
     lines = text.splitlines()
     if len(raw) > HEAD_BYTES and len(lines) > 1:
         lines.pop()  # it may be cut
     while lines and not lines[-1].strip():
         lines.pop()
-    if not lines:
-        return None
-    separator = separator_of(lines[0])
-    cells = [
-        [cell.strip().strip('"') for cell in line.split(separator)] for line in lines[:HEAD_LINES]
-    ]
-    return Head(cells[0], cells[1:], file)
+    lines = lines[:HEAD_LINES] or [""]
+    first, *others = (_cells(line, separator_of(lines[0])) for line in lines)
+    return Head(first, others, file)
 
 
-def recognise(head: Head | None) -> Layout | None:
-    """The layout of a file with this head. None if no vendor's layout fits."""
-    if head is None:
-        return None
-    found = next((layout for vendor in VENDORS if (layout := vendor(head)) is not None), None)
-    return found or _below(head)
+def _cells(line: str, separator: str) -> list[str]:
+    return [cell.strip().strip('"') for cell in line.split(separator)]
 
 
-def _below(head: Head) -> Layout | None:
+def recognise(head: Head) -> Layout:
+    """The layout of a file with this head. `PLAIN` if no vendor's layout fits."""
+    return next((layout for vendor in VENDORS if (layout := vendor(head))), None) or _below(head)
+
+
+def _below(head: Head) -> Layout:
     """The layout of a file whose header is its second line: `sep=;`, an address or a title stands
-    before it.
+    before it. `PLAIN` for every other file.
     """
-    rows = head.rows if head.is_text else []
-    separator = (
-        separator_of(rows[0][0]) if rows and len(rows[0]) == 1 else None
-    )  # the first line has another one
-    if separator is not None:
-        rows = [[cell.strip().strip('"') for cell in row[0].split(separator)] for row in rows]
+    rows, separator = head.rows if head.is_text else [], ""
+    if rows and len(rows[0]) == 1:  # the first line has another separator
+        separator = separator_of(rows[0][0])
+        rows = [_cells(row[0], separator) for row in rows]
     names = rows[0] if rows else []
     if not set(BARS) <= {name.lower() for name in names} or set(BARS) <= {
         name.lower() for name in head.names
     }:
-        return None
-    found = recognise(Head(names, rows[1:], head.file)) or Layout(
-        "bars with a line before the header line"
-    )
+        return PLAIN
+    found = recognise(Head(names, rows[1:], head.file))
     return replace(
         found,
+        title="bars with a line before the header line" if found is PLAIN else found.title,
         names=found.names or tuple(names),
         header_lines=found.header_lines + 1,
         separator=found.separator or separator,
@@ -484,58 +424,62 @@ def settled(layout: Layout, stated: Stated) -> Stated:
     """The keys of a file: what the user states, else what the layout defines. A zone is for stamps
     without offset.
     """
-    zone = layout.time_zone if layout.naive else None
     return Stated(
         {**layout.columns, **stated.columns},
-        stated.time_zone or zone,
+        stated.time_zone or (layout.time_zone if layout.naive else None),
         stated.stamp or layout.stamp,
         stated.price_scale if stated.price_scale != 1.0 else layout.price_scale,
         stated.date_order or layout.date_order,
     )
 
 
-def unsaid(layout: Layout, missing: tuple[str, ...]) -> tuple[str, str]:
-    """(problem, fix) of a file whose layout leaves the keys `missing` open."""
-    words = {
-        "time_zone": "the time zone of its stamps",
-        "stamp": "whether a stamp names a bar's open or its close",
-    }
-    first, *others = [
-        usual for usual in layout.usual if all(getattr(usual, key) for key in missing)
-    ]
-    fix = f"confirm what is usual for {first.whose}: {first.flags(missing)}"
-    fix += "".join(f"; for {usual.whose}: {usual.flags(missing)}" for usual in others)
-    return (
-        f"read as {layout.title}; the file does not say {' nor '.join(words[key] for key in missing)}",
-        f"{fix}; or state what you know. Python: {', '.join(f'{key}=...' for key in missing)}",
-    )
+def unsaid(layout: Layout, stated: Stated) -> tuple[str, str] | None:
+    """(problem, fix) of a file of which neither the layout nor the user states all keys."""
+    known = settled(layout, stated)
+    missing = tuple(key for key in layout.open_keys if not getattr(known, key))
+    if missing and layout.usual:
+        words = {
+            "time_zone": "the time zone of its stamps",
+            "stamp": "whether a stamp names a bar's open or its close",
+        }
+        first, *others = (
+            usual for usual in layout.usual if all(getattr(usual, key) for key in missing)
+        )
+        fix = f"confirm what is usual for {first.whose}: {first.flags(missing)}"
+        fix += "".join(f"; for {usual.whose}: {usual.flags(missing)}" for usual in others)
+        return (
+            f"read as {layout.title}; the file does not say {' nor '.join(words[key] for key in missing)}",
+            f"{fix}; or state what you know. Python: {', '.join(f'{key}=...' for key in missing)}",
+        )
+    if "stamp" in missing:
+        return (
+            "it is not stated whether stamps name a bar's open or its close",
+            "set data.stamp=open or data.stamp=close (stamp=... in Python)",
+        )
+    return None
 
 
-def spoken(layout: Layout, stated: Stated) -> str:
-    """The note that says how a file is read."""
-    found = settled(layout, stated)
-    parts = (
-        [f"stamps name a bar's {found.stamp}{_source(layout.stamp, stated.stamp)}"]
-        if found.stamp
-        else []
-    )
-    zone = stated.time_zone or layout.time_zone
-    if zone is not None:
+def spoken(layout: Layout, stated: Stated) -> list[str]:
+    """The note that says how a file of a vendor's layout is read."""
+    if layout is PLAIN:
+        return []
+    found, parts = settled(layout, stated), []
+    if found.stamp:
+        parts.append(f"stamps name a bar's {found.stamp}{_source(layout.stamp, stated.stamp)}")
+    if zone := stated.time_zone or layout.time_zone:
         parts.append(f"in {zone}{_source(layout.time_zone, stated.time_zone)}")
     if found.price_scale != 1.0:
-        given = stated.price_scale if stated.price_scale != 1.0 else None
-        own = layout.price_scale if layout.price_scale != 1.0 else None
-        parts.append(f"prices in units of {found.price_scale:g}{_source(own, given)}")
+        scales = (
+            scale if scale != 1.0 else None for scale in (layout.price_scale, stated.price_scale)
+        )
+        parts.append(f"prices in units of {found.price_scale:g}{_source(*scales)}")
     of = f" of {layout.symbol}" if layout.symbol else ""
-    return f"read as {layout.title}{of}" + (f": {', '.join(parts)}" if parts else "")
+    return [f"read as {layout.title}{of}" + (f": {', '.join(parts)}" if parts else "")]
 
 
 def _source(defined: Any, stated: Any) -> str:
     """Who says so: the user, the format, or the user against the format."""
-    if stated is None:
+    if not stated:
         return ""
-    return (
-        f" (as stated; the format says {defined})"
-        if defined not in (None, stated)
-        else " (as stated)"
-    )
+    against = defined not in (None, stated)
+    return f" (as stated; the format says {defined})" if against else " (as stated)"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.schedule import Schedule, local_seconds, run_starts
+from jaxtrade.data.calendar.schedule import Schedule, local_seconds
 from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.market import INT32, Market, build_market
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
@@ -54,7 +54,7 @@ def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> B
         naming the first bar, if a price is below one tick or above what int32 holds.
     """
     sides = [bid]
-    if bars.ask is not None:
+    if bars.ask:
         sides.append(np.stack(spread_kept(bars, Side(*bid))) if ask is None else ask)
     for _, high, low, _ in sides:
         bad = np.flatnonzero((low < 1) | (high >= INT32))
@@ -66,8 +66,7 @@ def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> B
                 "sessions or phase, whose returns are relative, or leave out the years in which prices were low "
                 "(data.start). Another seed is no fix: it would choose nulls by their result"
             )
-    made = [Side(*side.astype(np.int32)) for side in sides]
-    return replace(bars, **made[0]._asdict(), ask=None if bars.ask is None else made[1])
+    return bars.with_quotes(*(Side(*side.astype(np.int32)) for side in sides))
 
 
 def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> np.ndarray:
@@ -160,19 +159,15 @@ def _root_mean_square(values: np.ndarray, minute: np.ndarray) -> np.ndarray:
     return np.sqrt(np.bincount(minute, values * values, MINUTES) / np.maximum(count, 1))
 
 
-def martingale_bars(
-    bars: Bars, days: np.ndarray, generator: np.random.Generator, after: int = 0
-) -> Bars:
+def martingale_bars(bars: Bars, generator: np.random.Generator, after: int = 0) -> Bars:
     """Generated bars with the stamps, volume and spread of `bars`. Rows before `after` stay real.
 
-    days: datetime64[D][T], the trade date of each bar. Raises DataError if a price falls below one
-        tick or passes
-    int32.
+    Raises DataError if a price falls below one tick or passes int32.
     """
     gap, body = minute_volatility(bars)
     minute = bars.minutes
     bid = prices_of(bars)[0]  # int64[4, T]: the real prices, replaced date by date
-    start, rows = anchors(bars), run_starts(days)
+    start, rows = anchors(bars), bars.date_starts
     for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
         begin = max(first, after)
         if begin >= end:
@@ -203,7 +198,7 @@ def _session_classes(real: NullSource, rows: np.ndarray) -> np.ndarray:
     int64[N], the first row of each.
     """
     bars, schedule = real.bars, real.schedule
-    days, decisions = real.days[rows], real.decisions[rows]
+    days, decisions = bars.trade_dates[rows], real.decisions[rows]
     at = schedule.find(days)
     midnight = days.astype("datetime64[s]").astype(np.int64)
     hours = np.stack(
@@ -242,11 +237,11 @@ def permuted_sessions(real: NullSource, generator: np.random.Generator) -> NullB
 
     Raises DataError: too few sessions can change places, or a price leaves the range of prices.
     """
-    bars, rows = real.bars, run_starts(real.days)
+    bars, rows = real.bars, real.bars.date_starts
     order = session_order(_session_classes(real, rows), generator, bars.source)
     lengths = np.diff(rows, append=len(bars))
     source = np.concatenate([np.arange(int(rows[k]), int(rows[k] + lengths[k])) for k in order])
-    opens = real.schedule.open[real.schedule.find(real.days[rows])]
+    opens = real.schedule.open[real.schedule.find(bars.trade_dates[rows])]
     moved = np.repeat(
         np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
     )
@@ -299,14 +294,12 @@ class NullSource:
     """What null markets are made from. T bars.
 
     bars: the real bars. path: their intrabar paths with NumPy leaves; None without second bars.
-        days: datetime64[D][T],
-    the trade date of each bar. decisions: int64[T], the number of decision bars of its session; 0
-    outside the session table. schedule: of the bars' trade dates. after: rows before it stay real.
+        decisions: int64[T], the number of decision bars of each bar's session; 0 outside the
+        session table. schedule: of the bars' trade dates. after: rows before it stay real.
     """
 
     bars: Bars
     path: IntrabarPath | None
-    days: np.ndarray
     decisions: np.ndarray
     schedule: Schedule
     after: int = 0
@@ -326,7 +319,7 @@ def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource
     ):
         decisions[start:end] = last - first + 1
     schedule = schedule_of(bars, config.data.calendar)
-    return NullSource(bars, path, bars.trade_dates, decisions, schedule, after)
+    return NullSource(bars, path, decisions, schedule, after)
 
 
 def _sign(real: NullSource, generator: np.random.Generator) -> NullBars:
@@ -339,7 +332,7 @@ MAKERS: dict[NullKind, Callable[[NullSource, np.random.Generator], NullBars]] = 
     "sessions": permuted_sessions,
     "phase": lambda real, generator: (phase_randomised(real.bars, generator, real.after), None),
     "martingale": lambda real, generator: (
-        martingale_bars(real.bars, real.days, generator, real.after),
+        martingale_bars(real.bars, generator, real.after),
         None,
     ),
 }

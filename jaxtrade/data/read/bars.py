@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,26 +15,31 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
-from jaxtrade.data.calendar.schedule import DAY, local_seconds, trade_dates
+from jaxtrade.data.calendar.schedule import DAY, local_seconds, run_starts, trade_dates
 from jaxtrade.data.contracts import Contract, contract_named, require_bundled
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.grammar import Order
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
-from jaxtrade.data.read.tabular import Table, place_of, read_table, stamp_column, table_of_frame
+from jaxtrade.data.read.tabular import (
+    Fault,
+    Table,
+    place_of,
+    read_table,
+    stamp_column,
+    table_of_frame,
+)
 from jaxtrade.data.read.validate import (
     MAX_TICKS,
     MISSING_LIMIT,
-    PRICES,
     TWO_SIDED,
     Side,
-    check_instruments,
-    check_prices,
-    check_single,
-    check_steps,
-    is_two_sided,
     map_columns,
+    one_contract,
+    parse_prices,
+    parse_steps,
+    parse_volume,
     quoted_rows,
     side_columns,
     widen,
@@ -79,14 +85,13 @@ def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarra
 class Places:
     """The places of T bars in one source.
 
-    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0;
-        None if the source has
-    no lines (Parquet, a frame).
+    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0; 0
+        if the source has no lines (Parquet, a frame).
     """
 
     source: str
     rows: np.ndarray
-    first_line: int | None
+    first_line: int
 
     def chosen(self, keep: np.ndarray | slice) -> Places:
         """The places of the selected bars."""
@@ -147,19 +152,33 @@ class Bars:
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
         """The selected bars."""
-        ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
-        places = None if self.places is None else self.places.chosen(keep)
-        return replace(
-            self,
-            ask=ask,
-            places=places,
-            **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")},
+        sides = (Side(*(prices[keep] for prices in side)) for side in self.quotes)
+        return self.with_quotes(
+            *sides,
+            time=self.time[keep],
+            volume=self.volume[keep],
+            places=self.places and self.places.chosen(keep),
         )
 
     @property
+    def quotes(self) -> tuple[Side, ...]:
+        """The prices of each side: of one, or of bid and ask."""
+        first = Side(self.open, self.high, self.low, self.close)
+        return (first, self.ask) if self.ask else (first,)
+
+    def with_quotes(self, first: Side, ask: Side | None = None, **others: Any) -> Bars:
+        """The bars with other prices, and others of their fields."""
+        return replace(self, **first._asdict(), ask=ask, **others)
+
+    @cached_property
     def trade_dates(self) -> np.ndarray:
         """The trade date of each bar, datetime64 of days, of shape T."""
         return trade_dates(self.time, self.contract)
+
+    @cached_property
+    def date_starts(self) -> np.ndarray:
+        """The first row of each trade date, int64."""
+        return run_starts(self.trade_dates)
 
     @property
     def minutes(self) -> np.ndarray:
@@ -169,31 +188,29 @@ class Bars:
     @property
     def sides(self) -> tuple[Bars, Bars]:
         """(bid, ask), each as one-sided bars. One-sided bars are returned twice."""
-        if self.ask is None:
+        if not self.ask:
             return self, self
-        return replace(self, ask=None), replace(self, ask=None, **self.ask._asdict())
+        return replace(self, ask=None), self.with_quotes(self.ask)
 
     @property
     def mid(self) -> Bars:
         """Bars with floor((bid + ask) / 2) in each field. Features are computed from these.
         One-sided bars are returned unchanged."""
-        if self.ask is None:
+        if not self.ask:
             return self
-        middle = {
-            name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()
-        }
-        return replace(self, ask=None, **middle)
+        bid, ask = self.quotes
+        return self.with_quotes(
+            Side(*((one + other) // 2 for one, other in zip(bid, ask, strict=True)))
+        )
 
     def between(self, start: str | None, end: str | None) -> Bars:
         """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
-        if start is None and end is None:
+        if not start and not end:
             return self
         days = self.trade_dates
-        keep = np.ones(len(self), bool)
-        if start is not None:
-            keep &= days >= _date(start, "data.start")
-        if end is not None:
-            keep &= days <= _date(end, "data.end")
+        first = _date(start, "data.start") if start else days[0]
+        last = _date(end, "data.end") if end else days[-1]
+        keep = (days >= first) & (days <= last)
         if not keep.any():
             raise DataError(
                 f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
@@ -221,8 +238,8 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     days = bars.trade_dates
     firsts = np.array([split.date for split in splits], "datetime64[D]")
     later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
-    columns = [getattr(bars, name).copy() for name in PRICES]
-    columns += [column.copy() for column in bars.ask or ()]
+    sides = [Side(*(column.copy() for column in side)) for side in bars.quotes]
+    columns = [column for side in sides for column in side]
     volume, rounded = bars.volume.copy(), 0
     for passed in np.unique(later[later < len(splits)]):
         ratio, rows = _product(splits[passed:]), later == passed
@@ -241,13 +258,7 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
             f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
             "the nearer one (half to even)"
         )
-    return replace(
-        bars,
-        **dict(zip(PRICES, columns, strict=False)),
-        volume=volume,
-        ask=None if bars.ask is None else Side(*columns[len(PRICES) :]),
-        notes=(*bars.notes, *notes),
-    )
+    return bars.with_quotes(*sides, volume=volume, notes=(*bars.notes, *notes))
 
 
 def load_bars(
@@ -263,7 +274,7 @@ def load_bars(
     start: str | None = None,
     end: str | None = None,
     missing: float = MISSING_LIMIT,
-    follows: str | None = None,
+    follows: str = "",
     date_order: Order | None = None,
     splits: tuple[ShareSplit, ...] = (),
 ) -> Bars:
@@ -301,7 +312,7 @@ def load_bars(
     """
     contract = contract_named(contract)  # before a large file is read
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
-    bars = _bars(read_table(path), contract, stated, expiry, roll, missing, follows)
+    bars = _read(read_table(path), contract, stated, expiry, roll, missing, follows)
     return adjusted(bars.between(start, end), splits)
 
 
@@ -325,70 +336,38 @@ def from_frame(
     contract: as for `load_bars`; `from_frame(frame, "SPY", stamp="open")`.
     """
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
-    return adjusted(
-        _bars(
-            table_of_frame(frame, source),
-            contract_named(contract),
-            stated,
-            expiry,
-            roll,
-            MISSING_LIMIT,
-        ),
-        splits,
-    )
+    bars = _read(table_of_frame(frame, source), contract_named(contract), stated, expiry, roll)
+    return adjusted(bars, splits)
 
 
-def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
-    """(the keys with which a table is read, notes on its layout). Records what neither layout nor
-    user states.
+def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str], list[Fault]]:
+    """(the keys with which a table is read, notes on its layout, what neither layout nor user
+    states).
     """
-    layout = table.layout
-    missing: tuple[str, ...] = ()
-    if layout is not None:  # what neither the layout nor the user states
-        known = settled(layout, stated)
-        missing = tuple(key for key in layout.open_keys if getattr(known, key) is None)
-    if layout is not None and missing and layout.usual:
-        table.fault(*unsaid(layout, missing))
-    elif stated.stamp is None and (layout is None or layout.stamp is None):
-        table.fault(
-            "it is not stated whether stamps name a bar's open or its close",
-            "set data.stamp=open or data.stamp=close (stamp=... in Python)",
-        )
-    if layout is None:
-        return stated, _unused_spread(table, stated)
-    found, columns, notes = (
-        settled(layout, stated),
-        {},
-        [spoken(layout, stated), *_unused_spread(table, stated)],
-    )
-    if layout.clock is not None:
+    layout, columns = table.layout, {}
+    missing = unsaid(layout, stated)
+    faults = table.fault(*missing) if missing else []
+    notes = [*spoken(layout, stated), *_unused_spread(table, stated)]
+    if layout.clock:
         columns["time"] = stamp_column(layout)
-    used = next((name for name in layout.volumes if (table.numbers(name) != 0).any()), None)
-    if used is not None or layout.volumes:
-        columns["volume"] = used or layout.volumes[-1]
-    if len(layout.volumes) > 1 and "volume" not in stated.columns:
-        notes.append(
-            f"volume is read from {columns['volume']}"
-            + (
-                ""
-                if used == layout.volumes[0]
-                else f", because {layout.volumes[0]} is 0 throughout"
-            )
-        )
-    return found._replace(columns={**columns, **found.columns}), notes
+    if layout.volumes:
+        first = layout.volumes[0]
+        traded = [name for name in layout.volumes if (table.numbers(name) != 0).any()]
+        columns["volume"] = used = [*traded, layout.volumes[-1]][0]
+        if len(layout.volumes) > 1 and "volume" not in stated.columns:
+            why = "" if traded[:1] == [first] else f", because {first} is 0 throughout"
+            notes.append(f"volume is read from {used}{why}")
+    found = settled(layout, stated)
+    return found._replace(columns={**columns, **found.columns}), notes, faults
 
 
 def _unused_spread(table: Table, stated: Stated) -> list[str]:
     """A note on a column of spreads, as MetaTrader exports it: what becomes of it, and what stands
     for the spread.
     """
-    plain = {plain_name(name): name for name in table.columns}
-    name = plain.get("spread")
-    if (
-        name is None
-        or name in stated.columns.values()
-        or any(each.startswith("bid") for each in plain)
-    ):
+    plain = {plain_name(name): name for name in table.names}
+    name = plain.get("spread", "")
+    if not name or name in stated.columns.values() or any(each.startswith("bid") for each in plain):
         return []
     values = table.numbers(name)
     values = values[np.isfinite(values)]
@@ -399,66 +378,79 @@ def _unused_spread(table: Table, stated: Stated) -> list[str]:
     ]
 
 
-def _bars(
+def parse(
     table: Table,
     contract: Contract,
     stated: Stated,
-    expiry: str | None,
-    roll: Roll,
-    missing: float,
-    follows: str | None = None,
-) -> Bars:
-    if expiry is not None and roll != "off":
+    expiry: str | None = None,
+    roll: Roll = "off",
+    missing: float = MISSING_LIMIT,
+    follows: str = "",
+) -> tuple[Bars, list[Fault]]:
+    """The bars of a table, and the faults of its cells. Bars that have faults are of no use.
+
+    The arguments are those of `load_bars`. Raises DataError where nothing more can be read: keys,
+    columns, a contract or its rows are missing.
+    """
+    if expiry and roll != "off":
         raise ConfigError(
             f"expiry={expiry} reads one contract and roll splices several; give one of them"
         )
-    stated, about = keys_of(table, stated)
-    columns, time_zone, stamp, price_scale, date_order = stated
-    two_sided = is_two_sided(table, columns)
-    names = map_columns(table, columns, two_sided)
-    table.stop()
-    table = check_instruments(table, names, contract, expiry, roll, follows)
-    check_single(table)
-    table.stop()
+    keys, notes, unsaid_keys = keys_of(table, stated)
+    names, two_sided, mapped, faults = map_columns(table, keys.columns)
+    if unsaid_keys or faults:
+        raise table.error([*unsaid_keys, *faults])
+    notes += [*table.notes, *mapped]
+    scale, close = keys.price_scale, keys.stamp == "close"
+    table = one_contract(table, names, contract, expiry, roll, follows)
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        again = replace(table, notes=[])  # the chosen rows note the same below
-        inside = parse_stamps(again, names["time"], time_zone, date_order) - (stamp == "close")
-        table.stop()
-        places, legs = roll_rows(table, prices, contract, inside, roll, price_scale, follows)
+        stamps = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
+        if stamps.faults:
+            raise table.error(stamps.faults)
+        inside = stamps.seconds - close
+        places, legs = roll_rows(table, prices, contract, inside, roll, scale, follows)
         table = table.chosen(places)
     if two_sided:
-        table = quoted_rows(table, names, missing)
-        table.stop()
-    seconds = parse_stamps(table, names["time"], time_zone, date_order)
-    ticks, volume = check_prices(table, prices, seconds, contract, price_scale)
+        table, left_out = quoted_rows(table, names, missing)
+        notes += left_out
+    seconds, assumed, faults = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
+    bid = parse_prices(table, prices, seconds, contract, scale, faults)
+    notes += [*assumed, *bid.notes]
+    faults = faults + bid.faults
+    volume, wrong = parse_volume(table, names)
+    faults += wrong
     ask = None
     if two_sided:
-        prices, again = side_columns(names, "ask"), replace(table, notes=[])
-        ask = Side(*check_prices(again, prices, seconds, contract, price_scale)[0])
-    bar_seconds = check_steps(table, names, seconds)
-    table.stop()
-    if stamp == "close":
-        seconds = seconds - bar_seconds
-    if ask is not None:
-        ask = widen(table, seconds, Side(*ticks), ask)
+        prices = side_columns(names, "ask")
+        ask, _, wrong = parse_prices(table, prices, seconds, contract, scale, faults)
+        ask, crossed = widen(table, seconds, bid.side, ask)
         contract = replace(contract, slippage_ticks=0)
-        table.notes.append(TWO_SIDED)
-    return Bars(
-        time=seconds,
-        **Side(*ticks)._asdict(),
+        notes += [*crossed, TWO_SIDED]
+        faults += wrong
+    bar_seconds, wrong = parse_steps(table, names, seconds)
+    bars = Bars(
+        time=seconds - bar_seconds if close else seconds,
+        **bid.side._asdict(),
         volume=volume,
         bar_seconds=bar_seconds,
         contract=contract,
         source=table.source,
-        notes=(*about, *table.notes, *roll_notes(legs, contract)),
+        notes=(*notes, *roll_notes(legs, contract)),
         ask=ask,
         legs=legs,
-        places=Places(
-            table.source, table.row(np.arange(len(table))).astype(np.int32), table.first_line
-        ),
+        places=Places(table.source, table.rows.astype(np.int32), table.first_line),
     )
+    return bars, faults + wrong
+
+
+def _read(table: Table, *keys: Any) -> Bars:
+    """The bars of a table. Raises DataError with all of its faults."""
+    bars, faults = parse(table, *keys)
+    if faults:
+        raise table.error(faults)
+    return bars
 
 
 # --- bars that the package contains
@@ -495,7 +487,7 @@ def bundled(
     """
     require_bundled(contract.symbol)
     if contract.symbol == "ES":
-        if expiry is None and roll == "off" and start is None and end is None:
+        if not expiry and roll == "off" and not start and not end:
             start, end = ES_WEEK  # the one full week in the file
         expiry = expiry or (ES_EXPIRY if roll == "off" else None)
     name, called, keys = _FILES[contract.symbol]

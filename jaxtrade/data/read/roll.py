@@ -1,7 +1,7 @@
 """Explicit roll: several expiries of one file become one series, spliced between trade dates.
 
 Each trade date comes from one contract, so no bar, session or position crosses a splice. Feature
-windows and true ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are
+windows and true ranges restart there (`jaxtrade.data.calendar.sessions.feature_windows`). Prices are
 never adjusted.
 """
 
@@ -18,7 +18,7 @@ from jaxtrade.config import Roll
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.read.tabular import Table
+from jaxtrade.data.read.tabular import Fault, Table
 
 MONTHS = "FGHJKMNQUVXZ"
 START = "start"  # stands for the start of the data, from which the first contract is front
@@ -33,10 +33,9 @@ class Leg:
     """One contract of a spliced series.
 
     first: the trade date (ISO) from which it is front; `start` for the first contract. step: its
-        close minus the
-    previous contract's close, in points. common: UTC seconds of the bar at which `step` is
-    measured, the last one before the splice that both contracts have. step and common are None if
-    they have no bar in common.
+        close minus the previous contract's close, in points. common: UTC seconds of the bar at
+        which `step` is measured, the last one before the splice that both contracts have. step
+        and common are None if they have no bar in common.
     """
 
     expiry: str
@@ -75,7 +74,7 @@ def roll_rows(
     seconds: np.ndarray,
     roll: Roll,
     price_scale: float,
-    follows: str | None = None,
+    follows: str = "",
 ) -> tuple[np.ndarray, tuple[Leg, ...]]:
     """Choose the rows of a spliced series. Returns (their places in the table, the contracts of
     the series).
@@ -87,58 +86,58 @@ def roll_rows(
         follows: the source of the bars whose roll dates `roll` repeats, if this file accompanies
             other bars. The file may then begin after a splice.
 
-    Records a fault for expiries out of order, for a contract without bars while it is front, and
+    Raises DataError for expiries out of order, for a contract without bars while it is front, and
     for `volume` without volume or with unreadable expiries.
     """
     codes = table.texts(names.get("expiry") or names["symbol"]).to_numpy(str)
     days = trade_dates(seconds, contract)
-    if roll == "volume":
-        firsts = by_volume(table, names, codes, days)
-    else:
-        assert isinstance(roll, dict)
-        for before, after in pairwise(roll):
-            if before.isdigit() and after.isdigit() and after < before:
-                table.fault(
-                    f"data.roll goes back from {before} to {after}",
-                    "name the expiries in the order they expire in",
-                )
-        firsts = [
-            (code, str(days.min()) if first == START else first) for code, first in roll.items()
-        ]
-    table.stop()
+    named = {} if isinstance(roll, str) else roll
+    back = [
+        Fault(
+            f"data.roll goes back from {before} to {after}",
+            "name the expiries in the order they expire in",
+        )
+        for before, after in pairwise(named)
+        if before.isdigit() and after.isdigit() and after < before
+    ]
+    if back:
+        raise table.error(back)
+    firsts = [
+        (code, str(days.min()) if first == START else first) for code, first in named.items()
+    ] or by_volume(table, names, codes, days)
     edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + ONE_DAY]
-    places, begins = [], np.datetime64(firsts[0][1])
+    places, faults, begins = [], list[Fault](), np.datetime64(firsts[0][1])
     for (code, first), ends in zip(firsts, edges, strict=True):
         found = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
-        if not len(found):
-            own = days[codes == code]
-            its_bars = f"(its bars: {own.min()}..{own.max()})"
-            if follows is None:
-                table.fault(
+        own = days[codes == code]
+        its_bars = f"(its bars: {own.min()}..{own.max()})"
+        if not len(found) and follows:
+            faults.append(
+                Fault(
+                    f"no bar of contract {code} {span(named, code)}, where it is the one in {follows} {its_bars}",
+                    GIVE_THEM,
+                )
+            )
+        elif not len(found):
+            faults.append(
+                Fault(
                     f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
                     f"{its_bars}",
                     "correct the first trade dates in data.roll",
                 )
-            else:
-                assert isinstance(roll, dict)
-                table.fault(
-                    f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
-                    GIVE_THEM,
+            )
+        elif named and not follows and places and (begun := days[found].min()) != begins:
+            faults.append(
+                Fault(
+                    f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
+                    f"(its next: {begun})",
+                    f"set data.roll to {code}: {begun}, or give its bars of that date",
                 )
-        elif (
-            code != firsts[0][0]
-            and days[found].min() != begins
-            and roll != "volume"
-            and follows is None
-        ):
-            table.fault(
-                f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
-                f"(its next: {days[found].min()})",
-                f"set data.roll to {code}: {days[found].min()}, or give its bars of that date",
             )
         places.append(found)
         begins = ends
-    table.stop()
+    if faults:
+        raise table.error(faults)
     close = table.numbers(names["close"]) * price_scale
     legs = [Leg(firsts[0][0], START)]
     for (old, _), (code, first) in pairwise(firsts):
@@ -183,23 +182,19 @@ def by_volume(
     """
     volume = np.nan_to_num(table.numbers(names["volume"])) if "volume" in names else np.zeros(1)
     if not volume.any():
-        table.fault(
+        raise table.refusal(
             "data.roll=volume, but the bars have no volume",
             "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
         )
-        table.stop()
-    known = np.unique(codes)
     first_year = int(str(days.min())[:4])
-    month = {str(code): expiry_month(str(code), first_year) for code in known}
-    unread = [code for code, at in month.items() if at is None]
-    if unread:
-        table.fault(
-            f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (as 201312, "
-            "20131220, ESZ3, ESZ13 and ESZ2013 do)",
+    month = {str(code): expiry_month(str(code), first_year) for code in np.unique(codes)}
+    if unread := [code for code, at in month.items() if not at]:
+        raise table.refusal(
+            f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry "
+            "(as 201312, 20131220, ESZ3, ESZ13 and ESZ2013 do)",
             "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}",
         )
-        table.stop()
-    order = sorted(month, key=lambda code: str(month[code]))
+    order = sorted(month, key=lambda code: month[code])
     rank = {code: i for i, code in enumerate(order)}
     dates, day_of = np.unique(days, return_inverse=True)
     traded = np.zeros((len(dates), len(order)))
@@ -207,13 +202,10 @@ def by_volume(
     front = min(rank[code] for code in np.unique(codes[day_of == 0]))
     firsts = [(order[front], str(dates[0]))]
     for i in range(1, len(dates)):
-        alive = [k for k in range(front, len(order)) if str(month[order[k]]) >= str(dates[i])[:7]]
+        alive = [k for k in range(front, len(order)) if month[order[k]] >= str(dates[i])[:7]]
         if not alive:
-            table.fault(
-                f"every contract of the file has expired before {dates[i]}",
-                "end the data before (data.end)",
-            )
-            return firsts
+            problem = f"every contract of the file has expired before {dates[i]}"
+            raise table.refusal(problem, "end the data before (data.end)")
         best = max(alive, key=lambda k: (traded[i - 1, k], -k))
         if best != front:
             front = best
@@ -221,8 +213,8 @@ def by_volume(
     return firsts
 
 
-def expiry_month(code: str, first_year: int) -> str | None:
-    """`YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013; None if the
+def expiry_month(code: str, first_year: int) -> str:
+    """`YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013; empty if the
     code names no month.
 
     A short year stands for the first matching year, counted from the year before `first_year`.
@@ -232,7 +224,7 @@ def expiry_month(code: str, first_year: int) -> str | None:
         return f"{digits[1]}-{digits[2]}"
     named = re.search(rf"([{MONTHS}])(\d{{4}}|\d{{1,2}})$", code.strip().upper())
     if not named:
-        return None
+        return ""
     year, span = int(named[2]), 10 ** len(named[2])
     if span < 10_000:
         year = first_year - 1 + (year - first_year + 1) % span

@@ -13,60 +13,113 @@ import numpy as np
 from jaxtrade.data.calendar.schedule import local_seconds, most_common
 from jaxtrade.data.formats.recognise import SERVER
 from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, Order, read_stamps
-from jaxtrade.data.read.tabular import Table, as_numbers, is_text, texts_of
+from jaxtrade.data.read.tabular import Fault, Table, as_numbers
 from jaxtrade.errors import ConfigError
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
 SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
 NUMBER = re.compile(r"[\d.eE+-]+", re.ASCII)
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 PROBES = 5000  # cells in which a day above 12 is looked for
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+TWICE = BROKEN + 1  # an hour of the wall clock that occurs twice or never
+
+
+class Stamps(NamedTuple):
+    """seconds: int64[n], UTC; 0 for a stamp that says no time. notes: what was assumed. faults: of
+    single cells.
+    """
+
+    seconds: np.ndarray
+    notes: list[str]
+    faults: list[Fault]
 
 
 def parse_stamps(
     table: Table, name: str, time_zone: str | None, date_order: Order | None = None
-) -> np.ndarray:
-    """UTC seconds of the rows, int64[n]. An unreadable stamp is recorded as a fault
-    and becomes 0.
+) -> Stamps:
+    """The stamps of a column.
 
     Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given;
     the same with other marks in the date, or with the year last (`date_order`, unless a day above
     12 proves it); integers since 1970 (always UTC). The unit of integers is the only one that puts
     every stamp between 1990 and 2100.
+
+    Raises DataError if the column cannot be read: no or an unknown zone, stamps with and without an
+    offset, an order of day and month or a unit that is not known.
     """
-    zone = _zone(time_zone, table)
+    import pyarrow as pa
+
+    zone = Zone("", 0)
+    if time_zone is not None:
+        try:
+            zone = known_zone(time_zone)
+        except ConfigError:
+            problem = f"unknown time zone '{time_zone}'"
+            raise table.refusal(problem, UNKNOWN_ZONE) from None
     if not len(table):
-        return np.zeros(0, np.int64)
-    series = table.series(name).reset_index(drop=True)
-    if getattr(series.dtype, "tz", None) is not None:
-        wall = _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None))
-    elif series.dtype.kind == "M":
-        wall = _localize(_seconds(series), zone, table, name)
-    elif (whole := _whole_numbers(series)) is not None:
-        wall = _epoch(*whole, table, name)
+        return Stamps(np.zeros(0, np.int64), [], [])
+    column, notes = table.data.column(name), []
+    if pa.types.is_timestamp(column.type):
+        seconds, naive = _seconds(column), not column.type.tz
+    elif (numbers := _whole_numbers(column)) is not None:
+        seconds, unit = _epoch(*numbers, table, name)
+        naive, notes = False, [f"column '{name}' read as {unit} since 1970 (UTC)"]
     else:
-        order = day_and_month(table, name, date_order)
-        wall, aware = read_stamps(texts_of(series), order)
+        order, notes = day_and_month(table, name, date_order)
+        seconds, aware = read_stamps(column.cast(pa.large_string()), order)
         if time_zone is not None and aware[0]:
-            table.notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
-        known = (wall != UNREAD) & (wall != BROKEN)
-        kinds = aware[known]
-        if len(kinds) and (odd := kinds != kinds[0]).any():
-            table.fault(
-                "some stamps carry a time zone offset and some do not",
-                "write all of them the same way",
-                name,
-                int(np.flatnonzero(known)[odd.argmax()]),
-            )
-            table.stop()
-        naive = known & ~aware
-        if naive.any():
-            wall[naive] = _localize(wall[naive], zone, table.chosen(naive), name)
-    return _bounded(wall, table, name)
+            notes.append(f"{OWN_OFFSET}; data.time_zone={time_zone} is not needed")
+        known = seconds > TWICE
+        if (odd := known & (aware != aware[known.argmax()])).any():
+            problem = "some stamps carry a time zone offset and some do not"
+            raise table.refusal(problem, "write all of them the same way", name, int(odd.argmax()))
+        naive = ~aware
+    naive &= seconds > TWICE
+    if naive.any():
+        if not zone.name:
+            raise table.refusal(*NO_ZONE, name, int(naive.argmax()))
+        seconds[naive], clash = utc_of(seconds[naive], zone)
+        seconds[np.flatnonzero(naive)[clash]] = TWICE
+    return Stamps(
+        np.where(seconds <= TWICE, 0, seconds), notes, _faults(table, name, seconds, zone)
+    )
 
 
-def _whole_numbers(series: Any) -> tuple[np.ndarray, np.ndarray] | None:
+NO_ZONE = (
+    "stamps carry no time zone",
+    "set data.time_zone, e.g. data.time_zone=America/New_York or "
+    "data.time_zone=UTC (time_zone=... in Python)",
+)
+
+
+def _faults(table: Table, name: str, seconds: np.ndarray, zone: Zone) -> list[Fault]:
+    """The cells that say no time of the years 1990 to 2100."""
+    if seconds.min() >= EARLIEST and seconds.max() <= LATEST:
+        return []
+    far = (seconds > TWICE) & ((seconds < EARLIEST) | (seconds > LATEST))
+    write = "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set"
+    return [
+        fault
+        for problem, fix, at in (
+            (
+                f"this hour occurs twice or never in {zone.name} (daylight saving)",
+                "write the stamps in UTC",
+                seconds == TWICE,
+            ),
+            (
+                "a stamp between whole seconds",
+                "give bars stamped at whole seconds",
+                seconds == BROKEN,
+            ),
+            ("not a stamp", write, seconds == UNREAD),
+            ("a stamp outside 1990-2100", "check the column and its unit", far),
+        )
+        for fault in table.fault(problem, fix, name, at)
+    ]
+
+
+def _whole_numbers(column: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """(float64[n], the same as int64[n], exactly, if all of them are whole) of a column of numbers;
     None for any other.
 
@@ -75,17 +128,15 @@ def _whole_numbers(series: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """
     import pyarrow as pa
 
-    if is_text(series) and not NUMBER.fullmatch(str(series.iloc[0])):
+    if pa.types.is_large_string(column.type) and not NUMBER.fullmatch(str(column[0])):
         return None
-    numbers = as_numbers(series)
+    numbers = as_numbers(column)
     if np.isnan(numbers).any():
         return None
     if (numbers % 1 != 0).any():
         return numbers, numbers
-    if series.dtype.kind != "O":
-        return numbers, series.astype("int64").to_numpy()
     try:
-        return numbers, texts_of(series).cast(pa.int64()).to_numpy()
+        return numbers, column.cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid:  # beyond 2^62 lies no year before 2100
         return numbers, np.clip(numbers, 0, 1 << 62).astype(np.int64)
 
@@ -124,49 +175,15 @@ def known_zone(text: str) -> Zone:
     return Zone(name, hours)
 
 
-def _zone(text: str | None, table: Table) -> Zone | None:
-    if text is None:
-        return None
-    try:
-        return known_zone(text)
-    except ConfigError:
-        table.fault(f"unknown time zone '{text}'", UNKNOWN_ZONE)
-        table.stop()
-        raise
-
-
-def _seconds(naive: Any) -> np.ndarray:
-    """Naive datetimes in any pandas resolution -> seconds since 1970. Unusable values become UNREAD
-    or BROKEN.
+def _seconds(column: Any) -> np.ndarray:
+    """Timestamps in any resolution -> seconds since 1970. Unusable values become UNREAD or
+    BROKEN.
     """
-    values = naive.to_numpy()  # in its own resolution: years beyond 2262 do not fit in nanoseconds
-    ticks, second = values.astype(np.int64), PER_SECOND[np.datetime_data(values.dtype)[0]]
-    return np.where(
-        np.isnat(values), UNREAD, np.where(ticks % second != 0, BROKEN, ticks // second)
-    )
+    import pyarrow as pa
 
-
-def _localize(wall: np.ndarray, zone: Zone | None, table: Table, name: str) -> np.ndarray:
-    """UTC seconds of wall-clock seconds, int64[n]. UNREAD and BROKEN stay."""
-    if zone is None:
-        table.fault(
-            "stamps carry no time zone",
-            "set data.time_zone, e.g. data.time_zone=America/New_York or "
-            "data.time_zone=UTC (time_zone=... in Python)",
-            name,
-        )
-        table.stop()
-        raise AssertionError("a fault was added: stop raises")
-    out = wall.copy()
-    valid = (wall != UNREAD) & (wall != BROKEN)
-    out[valid], clash = utc_of(wall[valid], zone)
-    table.chosen(valid).fault(
-        f"this hour occurs twice or never in {zone.name} (daylight saving)",
-        "write the stamps in UTC",
-        name,
-        clash,
-    )
-    return out
+    ticks = column.cast(pa.int64()).fill_null(UNREAD).to_numpy()
+    second = PER_SECOND[column.type.unit]
+    return np.where(ticks == UNREAD, UNREAD, np.where(ticks % second, BROKEN, ticks // second))
 
 
 def utc_of(wall: np.ndarray, zone: Zone) -> tuple[np.ndarray, np.ndarray]:
@@ -178,7 +195,8 @@ def utc_of(wall: np.ndarray, zone: Zone) -> tuple[np.ndarray, np.ndarray]:
     shifted = pd.Series((wall - 3600 * zone.hours).astype("datetime64[s]"))
     local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
     clash = local.isna().to_numpy()
-    return np.where(clash, 0, _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))), clash
+    utc = local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[s]")
+    return np.where(clash, 0, utc.astype(np.int64)), clash
 
 
 def _units(numbers: np.ndarray) -> list[str]:
@@ -191,80 +209,51 @@ def _units(numbers: np.ndarray) -> list[str]:
 
 
 def _epoch(
-    numbers: np.ndarray,
-    whole: np.ndarray,
-    table: Table,
-    name: str,
-) -> np.ndarray:
-    """numbers: float64[n]. whole: the same as int64[n] if all of them are whole."""
-    fits = _units(numbers)
-    if len(fits) != 1:
-        alone = _units(numbers[:1])
-        if len(alone) == 1:
-            scale = UNITS[alone[0]]
-            i = int(np.argmax((numbers < EARLIEST * scale) | (numbers > LATEST * scale)))
-            other = _units(numbers[i : i + 1])
-            table.fault(
-                f"the rows before are {alone[0]} since 1970, and this one is "
-                + (other[0] if other else "none of the years 1990-2100"),
-                "write all stamps in one unit",
-                name,
-                i,
-            )
-            table.stop()
-        table.fault(
+    numbers: np.ndarray, whole: np.ndarray, table: Table, name: str
+) -> tuple[np.ndarray, str]:
+    """(seconds since 1970, the unit of the numbers). numbers: float64[n]. whole: the same as
+    int64[n] if all of them are whole.
+
+    Raises DataError if no unit is that of all of them.
+    """
+    fits, alone = _units(numbers), _units(numbers[:1])
+    if len(fits) == 1:
+        scale = UNITS[fits[0]]
+        return np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64), fits[0]
+    if len(alone) != 1:
+        raise table.refusal(
             "numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
             "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z",
             name,
         )
-        table.stop()
-    table.notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
-    scale = UNITS[fits[0]]
-    return np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64)
-
-
-def _bounded(utc: np.ndarray, table: Table, name: str) -> np.ndarray:
-    if utc.min() >= EARLIEST and utc.max() <= LATEST:
-        return utc
-    broken, unread = utc == BROKEN, utc == UNREAD
-    lost = broken | unread
-    table.fault("a stamp between whole seconds", "give bars stamped at whole seconds", name, broken)
-    table.fault(
-        "not a stamp",
-        "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
+    scale = UNITS[alone[0]]
+    i = int(np.argmax((numbers < EARLIEST * scale) | (numbers > LATEST * scale)))
+    other = next(iter(_units(numbers[i : i + 1])), "none of the years 1990-2100")
+    raise table.refusal(
+        f"the rows before are {alone[0]} since 1970, and this one is {other}",
+        "write all stamps in one unit",
         name,
-        unread,
+        i,
     )
-    table.fault(
-        "a stamp outside 1990-2100",
-        "check the column and its unit",
-        name,
-        ~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST)),
-    )
-    return np.where(lost, 0, utc)
 
 
-def day_and_month(table: Table, name: str, stated: Order | None) -> Order | None:
-    """Whether the month or the day comes first, in a column of dates with the year last; None for
-    other columns.
+def day_and_month(table: Table, name: str, stated: Order | None) -> tuple[Order | None, list[str]]:
+    """(whether the month or the day comes first, notes) in a column of dates with the year last;
+    None for other columns.
 
-    It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
+    It is `stated`, or a day above 12 proves it, and a note says so. Raises DataError otherwise.
     """
-    if not LAST.match(str(table.cell(name, 0))) or stated is not None:
-        return stated
+    if stated or not LAST.match(str(table.cell(name, 0))):
+        return stated, []
     order, proof = proven_order(table, name)
-    if order is not None:
-        table.notes.append(
-            f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows"
-        )
-        return order
-    table.fault(
+    if order:
+        first = "day" if order == "dmy" else "month"
+        return order, [f"dates are read with the {first} first, as '{proof}' shows"]
+    raise table.refusal(
         "the first number of the date could be the month or the day",
         "state it: data.date_order=mdy (month first) or data.date_order=dmy (day first)",
         name,
     )
-    table.stop()
-    raise AssertionError("a fault was added: stop raises")
 
 
 def proven_order(table: Table, name: str) -> tuple[Order | None, str]:
@@ -272,9 +261,10 @@ def proven_order(table: Table, name: str) -> tuple[Order | None, str]:
     found.
     """
     count = len(table)
-    for row in np.unique(np.linspace(0, count - 1, min(PROBES, count)).astype(np.int64)):
-        found = LAST.match(str(table.cell(name, row)))
-        if found is not None and max(int(found[1]), int(found[3])) > 12:
+    probes = np.unique(np.linspace(0, count - 1, min(PROBES, count)).astype(np.int64))
+    for cell in table.data.column(name).take(probes).to_pandas():
+        found = LAST.match(str(cell))
+        if found and max(int(found[1]), int(found[3])) > 12:
             return ("dmy" if int(found[1]) > 12 else "mdy"), found[0].strip()
     return None, ""
 

@@ -1,9 +1,8 @@
-"""Files and frames as columns of text or numbers, with line numbers for error messages.
+"""Files and frames as an Arrow table with the places of its rows, for error messages.
 
 CSV cells stay text until they are checked, so that a message can quote a fault exactly as the file
-has it. pyarrow reads them, and pandas keeps them in pyarrow's memory: a Python string per cell
-would take most of the time and memory of reading. What pyarrow does not say, or says without a
-line, is found here line by line.
+has it. They stay in Arrow's memory: a Python string per cell would take most of the time and
+memory of reading. What pyarrow does not say, or says without a line, is found here line by line.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable
 from csv import reader
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +22,7 @@ import numpy as np
 
 from jaxtrade.data.formats.recognise import (
     LEAN_NAME,
+    PLAIN,
     Head,
     Layout,
     head_of,
@@ -36,97 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-# Collects the faults of a data file, so that one short message shows them together.
-
 LINES = 5  # faults listed in one message
-
-
-def place_of(source: str, first_line: int | None, row: int) -> str:
-    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
-    source has no lines.
-    """
-    return (
-        f"{source}: row {row} (0-based)" if first_line is None else f"{source}:{row + first_line}"
-    )
-
-
-@dataclass
-class Fault:
-    """One kind of fault: the data rows that have it, what was found at the first of them, and the
-    fix.
-
-    rows: 0-based; empty if the fault concerns the whole source.
-    """
-
-    rows: set[int]
-    column: str | None
-    value: str | None
-    problem: str
-    fix: str
-
-    @property
-    def row(self) -> int:
-        """The first row; -1 for the whole source."""
-        return min(self.rows, default=-1)
-
-    def text(self, source: str, first_line: int | None) -> str:
-        """The fault as text: `source:line: column 'x' = 'value': problem. Fix: fix`.
-
-        If the source has no lines, the text begins with `source: row n (0-based): ...`.
-        """
-        parts = [place_of(source, first_line, self.row) if self.rows else source]
-        if self.column is not None:
-            value = "" if self.value is None else f" = '{self.value[:60]}'"
-            parts.append(f"column '{self.column}'{value}")
-        more = len(self.rows) - 1
-        like = f" (... and {more} more row{'s' if more > 1 else ''} like it)" if more > 0 else ""
-        return f"{': '.join(parts)}: {self.problem}. Fix: {self.fix}{like}"
-
-
-@dataclass
-class Faults:
-    """Collects the faults of one source. Faults with the same problem text are counted as one."""
-
-    found: dict[str, Fault] = field(default_factory=dict)
-    total: int = 0
-
-    def add(
-        self,
-        problem: str,
-        fix: str,
-        rows: Collection[int] = (),
-        column: str | None = None,
-        value: object = None,
-    ) -> None:
-        """Record a fault in some data rows, or in the whole source. value: of the first row."""
-        self.total += len(rows) or 1
-        fault = Fault(set(rows), column, None if value is None else str(value), problem, fix)
-        known = self.found.setdefault(problem, fault)
-        rows = known.rows | fault.rows
-        self.found[problem] = fault if fault.row < known.row else known
-        self.found[problem].rows = rows
-
-    def stop(self, source: str, first_line: int | None) -> None:
-        """Raise DataError if any fault was recorded. The message lists at most LINES of them, and
-        the exact total.
-
-        first_line: the line of data row 0; None if the source has no lines (Parquet, a frame).
-        """
-        if not self.total:
-            return
-        found = sorted(self.found.values(), key=lambda fault: fault.row)
-        lines = [fault.text(source, first_line) for fault in found]
-        if self.total > len(lines) or len(lines) > LINES:
-            hidden = len(lines) - (LINES - 1)
-            kinds = (
-                f", {hidden} more kind{'s' if hidden > 1 else ''} of them not shown"
-                if hidden > 0
-                else ""
-            )
-            lines = [*lines[: LINES - 1], f"{source}: {self.total} faults in all{kinds}"]
-        raise DataError("\n".join(lines))
-
-
 MAX_BYTES = 2 << 30
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 22  # read at once; no line may be longer
@@ -134,84 +44,134 @@ DAY = 86_400_000  # milliseconds
 HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 
 
-@dataclass
-class Table:
-    """Columns of one source, n rows each.
+class Fault(NamedTuple):
+    """What is wrong in some rows of a source, and the fix.
 
-    columns: name -> pandas Series. first_line: the line of data row 0; None if the source has no
-        lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is
-        one that is recognised. twins: names of several columns, of which the first alone has that
-        name here; none of them may be read. rows: int64[n], the chosen data rows; None for all.
-        faults: what is wrong so far.
+    rows: int64[k], data rows counted from 0; none if the fault concerns the whole source. where:
+        the column and what it has in the first of these rows, for messages.
+    """
+
+    problem: str
+    fix: str
+    rows: np.ndarray = np.zeros(0, np.int64)
+    where: str = ""
+
+    @property
+    def row(self) -> int:
+        """The first row; -1 for the whole source."""
+        return int(self.rows.min(initial=1 << 62)) if len(self.rows) else -1
+
+
+def place_of(source: str, first_line: int, row: int) -> str:
+    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
+    source has no lines (`first_line` is 0).
+    """
+    return f"{source}:{row + first_line}" if first_line else f"{source}: row {row} (0-based)"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of one source, n rows each.
+
+    rows: int64[n], the data row of each. first_line: the line of data row 0; 0 if the source has
+        no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, or
+        `PLAIN`. twins: names of several columns, of which the first alone has that name here; none
+        of them may be read. notes: what was found while reading.
     """
 
     source: str
-    columns: dict[str, Any]
-    first_line: int | None
-    notes: list[str] = field(default_factory=list)
-    layout: Layout | None = None
+    data: pa.Table
+    rows: np.ndarray
+    first_line: int = 0
+    layout: Layout = PLAIN
     twins: frozenset[str] = frozenset()
-    rows: np.ndarray | None = None
-    faults: Faults = field(default_factory=Faults)
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        if self.rows is not None:
-            return len(self.rows)
-        return len(next(iter(self.columns.values()))) if self.columns else 0
+        return len(self.rows)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.data.column_names
 
     def chosen(self, keep: np.ndarray) -> Table:
         """The table of some of its rows. keep: bool[n], or their places."""
         if keep.dtype == bool and keep.all():
             return self
-        return replace(self, rows=self.row(np.arange(len(self))[keep]))
-
-    def row(self, at: Any) -> Any:
-        """The data rows that stand at places among the chosen ones."""
-        return at if self.rows is None else self.rows[at]
+        places = np.arange(len(self))[keep]
+        return replace(self, data=self.data.take(places), rows=self.rows[places])
 
     def place(self, at: int) -> str:
         """Where a row stands, for messages: `line 12`, or `row 10 (0-based)`."""
-        row = int(self.row(at))
-        return (
-            f"row {row} (0-based)" if self.first_line is None else f"line {row + self.first_line}"
-        )
+        row = int(self.rows[at])
+        return f"line {row + self.first_line}" if self.first_line else f"row {row} (0-based)"
 
-    def cell(self, name: str, at: Any) -> Any:
+    def series(self, name: str, at: slice = slice(None)) -> Any:
+        """The column, or some of its rows, as a pandas Series."""
+        return self.data.column(name)[at].to_pandas()
+
+    def cell(self, name: str, at: int) -> Any:
         """One cell as the source has it, for messages."""
-        return self.columns[name].iloc[self.row(at)]
-
-    def series(self, name: str) -> Any:
-        """The column as a pandas Series."""
-        column = self.columns[name]
-        return column if self.rows is None else column.iloc[self.rows]
+        return self.series(name, slice(at, at + 1)).iloc[0]
 
     def numbers(self, name: str) -> np.ndarray:
         """The column as float64. A cell that is not a plain number becomes NaN."""
-        return as_numbers(self.series(name))
+        return as_numbers(self.data.column(name))
 
     def texts(self, name: str) -> Any:
-        """The column as a Series of text."""
+        """The column as a pandas Series of text."""
         return self.series(name).astype(str)
 
     def empty(self, name: str) -> np.ndarray:
         """bool[n]: where a cell is missing or has no text."""
-        return (self.series(name).isna() | (self.texts(name).str.strip() == "")).to_numpy(bool)
+        return (self.series(name).isna() | (self.texts(name) == "")).to_numpy(bool)
 
-    def fault(self, problem: str, fix: str, name: str | None = None, at: Any = 0) -> None:
-        """Record a fault of the source, or of the column `name`: in the rows where `at` is True
-        (bool[n]), or in the row at a place.
+    def fault(self, problem: str, fix: str, name: str = "", at: Any = 0) -> list[Fault]:
+        """The fault of the source, or of the column `name`: in the rows where `at` is True
+        (bool[n]), or in the row at a place. Empty if there is no such row.
         """
-        if name is None:
-            self.faults.add(problem, fix)
-            return
-        rows = self.row(np.flatnonzero(at) if isinstance(at, np.ndarray) else np.array([at]))
-        if len(rows):
-            value = self.columns[name].iloc[int(rows.min())]
-            self.faults.add(problem, fix, rows.tolist(), name, value)
+        if not name:
+            return [Fault(problem, fix)]
+        places = np.flatnonzero(at) if isinstance(at, np.ndarray) else np.array([at])
+        if not len(places):
+            return []
+        where = f"column '{name}' = '{str(self.cell(name, int(places[0])))[:60]}'"
+        return [Fault(problem, fix, self.rows[places], where)]
 
-    def stop(self) -> None:
-        """Raise DataError if any fault was recorded."""
-        self.faults.stop(self.source, self.first_line)
+    def refusal(self, problem: str, fix: str, name: str = "", at: Any = 0) -> DataError:
+        """The error of one fault, with which nothing more can be read."""
+        return self.error(self.fault(problem, fix, name, at))
+
+    def error(self, faults: Iterable[Fault]) -> DataError:
+        """The error of these faults. Its message lists at most LINES kinds of them in the order of
+        their first rows, each `source:line: column 'x' = 'value': problem. Fix: fix`, and says how
+        many there are.
+        """
+        total, kinds = 0, dict[str, list[Fault]]()
+        for fault in faults:
+            total += len(fault.rows) or 1
+            kinds.setdefault(fault.problem, []).append(fault)
+        alike = sorted(kinds.values(), key=lambda same: min(fault.row for fault in same))
+        lines = [self._line(same) for same in alike]
+        if total > len(lines) or len(lines) > LINES:
+            hidden = len(lines) - (LINES - 1)
+            more = f", {hidden} more kind{'s' if hidden > 1 else ''} of them not shown"
+            count = f"{self.source}: {total} faults in all" + (more if hidden > 0 else "")
+            lines = [*lines[: LINES - 1], count]
+        return DataError("\n".join(lines))
+
+    def _line(self, same: list[Fault]) -> str:
+        """Faults of one problem as text, at the first row of them all."""
+        first = min(same, key=lambda fault: fault.row)
+        parts = [
+            self.source if first.row < 0 else place_of(self.source, self.first_line, first.row),
+            *([first.where] if first.where else []),
+            f"{first.problem}. Fix: {first.fix}",
+        ]
+        more = len(np.unique(np.concatenate([fault.rows for fault in same]))) - 1
+        like = f" (... and {more} more row{'s' if more > 1 else ''} like it)" if more > 0 else ""
+        return ": ".join(parts) + like
 
 
 def read_table(path: str | Path) -> Table:
@@ -240,13 +200,13 @@ def read_table(path: str | Path) -> Table:
     if not raw:
         raise DataError(f"{file}: is empty. Fix: export the bars again")
     if raw[:4] == b"PAR1":
-        return _parquet(raw, str(file))
+        return table_of_frame(_parquet(raw, str(file)), str(file))
     if raw[:4] in (b"PK\x03\x04", b"PK\x05\x06"):  # the second one: without a file
         raw, members = unzip(raw, str(file))
         return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, str(file))
-    return _csv(raw, str(file), (Member(file.name.removesuffix(".gz"), None),))
+    return _csv(raw, str(file), (Member(file.name.removesuffix(".gz")),))
 
 
 def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
@@ -264,21 +224,17 @@ def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
             "Parquet"
         )
     layout = recognise(head_of(raw, members[0].name))
-    if len(members) > 1 and not (layout and layout.day):
+    if len(members) > 1 and not layout.day:
         raise DataError(
             f"{source}: holds {len(members)} files ({members[0].name}, {members[1].name}, ...), and only "
             "LEAN's daily files are read together. Fix: extract the one that you need"
         )
     table = _text_table(raw.removeprefix(BYTE_ORDER_MARK), source, layout)
-    if layout is not None:
-        table.columns |= add_stamps(table.columns, layout, members, source)
-        table.layout = layout
-    if len(members) > 1:
-        table.first_line = None
-    return table
+    data = _with_stamps(table.data, layout, members, source)
+    return replace(table, data=data, first_line=0 if len(members) > 1 else table.first_line)
 
 
-def _text_table(raw: bytes, source: str, layout: Layout | None) -> Table:
+def _text_table(raw: bytes, source: str, layout: Layout) -> Table:
     """The table of a CSV file without byte order mark. Raises DataError naming the first line that
     is wrong.
     """
@@ -290,7 +246,7 @@ def _text_table(raw: bytes, source: str, layout: Layout | None) -> Table:
             f"{source}: is not UTF-8 text (byte offset {error.start}). Fix: give CSV, CSV.gz or Parquet, "
             "saved as UTF-8"
         ) from None
-    if layout is None and raw.lstrip()[:1] == b"<":
+    if layout is PLAIN and raw.lstrip()[:1] == b"<":
         raise DataError(
             f"{source}: looks like an HTML or XML page, not CSV. Fix: download the data file itself"
         )
@@ -301,41 +257,39 @@ def _text_table(raw: bytes, source: str, layout: Layout | None) -> Table:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
     stop = min((at for end in b"\r\n" if (at := raw.find(end, stop)) >= 0), default=len(raw))
     first = raw[:BLOCK_BYTES].splitlines()[0].decode(errors="replace")
-    separator = (layout.separator if layout else None) or separator_of(first)
-    if layout is not None and layout.names is not None:
-        header = list(layout.names)
-    else:
-        header = [name.strip().strip('"') for name in first.split(separator)]
-    if layout is None and (len(header) == 1 or any(map(_is_number, header))):
+    separator = layout.separator or separator_of(first)
+    header = list(layout.names) or [name.strip().strip('"') for name in first.split(separator)]
+    if layout is PLAIN and (len(header) == 1 or any(map(_is_number, header))):
         raise DataError(
             f"{source}:1: no header line of column names, found '{first[:60]}'. Fix: put the names on line 1, e.g. "
             "time,open,high,low,close,volume"
         )
-    top = 1 if layout is None else layout.header_lines
-    columns = _columns(raw, stop, top, separator, _unique(header), source)
-    table = Table(source, columns, top + 1, twins=_twins(header))
+    top, notes = layout.header_lines, []
     if separator != ",":
-        table.notes.append(f"fields are separated by {separator!r}")
+        notes.append(f"fields are separated by {separator!r}")
     if raw[-1:] not in (b"\n", b"\r"):
-        table.notes.append("the last line has no line end: check that the file is not cut")
-    return table
+        notes.append("the last line has no line end: check that the file is not cut")
+    data = _cells(raw, stop, top, separator, _unique(header), source)
+    return Table(
+        source, data, np.arange(data.num_rows), top + 1, layout, _twins(header), tuple(notes)
+    )
 
 
-def _columns(
+def _cells(
     raw: bytes, stop: int, top: int, separator: str, names: list[str], source: str
-) -> dict[str, Any]:
-    """Name -> the cells of the lines after the `top` header lines, without spaces around them.
+) -> pa.Table:
+    """The cells of the lines after the `top` header lines, as text without spaces around it.
 
     stop: where the last line ends.
     """
-    import pandas as pd
     import pyarrow as pa
     from pyarrow import csv
 
     head = raw[: min(BLOCK_BYTES, stop)].splitlines(keepends=True)[:top]
     begin = sum(map(len, head))
+    text = pa.large_string()
     if begin >= stop:
-        return {name: pd.Series([], dtype=str) for name in names}
+        return pa.table({name: pa.array([], text) for name in names})
 
     def check_lines() -> None:
         _check_lines(raw[:stop].splitlines(), top, len(names), separator, source)
@@ -352,27 +306,38 @@ def _columns(
                 quote_char='"' if quoted else False,
                 ignore_empty_lines=False,
             ),
-            csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.large_string()), strings_can_be_null=False
-            ),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, text), strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
         check_lines()
         raise DataError(
             f"{source}: cannot be read as CSV ({str(error).splitlines()[0]}). Fix: export it again"
         ) from None
-    # The first cell of a blank line is empty, and that of the header line again is its first name.
-    odd = ["", *(line.decode().split(separator)[0].strip() for line in head[-1:])]
     columns, cells = dict(zip(names, cells.columns, strict=True)), None
     for name, column in columns.items():  # one after the other, to hold one copy at a time
-        columns[name] = pd.Series(pd.array(column, dtype="str")).str.strip()
-    if columns[names[0]].isin(odd).any():
+        columns[name] = _stripped(column)
+    # The first cell of a blank line is empty, and that of the header line again is its first name.
+    odd = ["", *(line.decode().split(separator)[0].strip() for line in head[-1:])]
+    if columns[names[0]].to_pandas().isin(odd).any():
         check_lines()
-    return columns
+    return pa.table(columns)
+
+
+def _stripped(column: Any) -> Any:
+    """A column of text without spaces around its cells; any other column as it is."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return (
+        pc.call_function("utf8_trim_whitespace", [column.cast(pa.large_string())])
+        if text
+        else column
+    )
 
 
 def _twins(header: list[str]) -> frozenset[str]:
-    return frozenset(name for name in header if header.count(name) > 1)
+    return frozenset(name for name in header if name and header.count(name) > 1)
 
 
 def _unique(header: list[str]) -> list[str]:
@@ -418,18 +383,17 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _parquet(raw: bytes, source: str) -> Table:
+def _parquet(raw: bytes, source: str) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        frame = pq.read_table(pa.BufferReader(raw)).to_pandas(split_blocks=True, self_destruct=True)
+        return pq.read_table(pa.BufferReader(raw)).to_pandas(split_blocks=True, self_destruct=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(
             f"{source}: cannot be read as Parquet ({str(error).splitlines()[0]}). Fix: the file is cut or "
             "damaged; write it again"
         ) from None
-    return table_of_frame(frame, source)
 
 
 def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
@@ -439,6 +403,7 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     Raises DataError for several tickers.
     """
     import pandas as pd
+    import pyarrow as pa
 
     if isinstance(frame.columns, pd.MultiIndex):
         frame = _one_ticker(frame, source)
@@ -446,20 +411,21 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
         frame = frame.reset_index(names=frame.index.name or "time")
     header = [str(name) for name in frame.columns]
     names = _unique(header)
-    series = (frame.iloc[:, i].reset_index(drop=True) for i in range(len(names)))
-    table = Table(
-        source,
-        dict(zip(names, series, strict=True)),
-        None,
-        twins=_twins(header),
-    )
-    rows = [
-        [str(table.cell(name, row)) for name in names] for row in range(min(len(frame), HEAD_ROWS))
-    ]
-    table.layout = recognise(Head(names, rows, source, is_text=False)) if names else None
-    if table.layout is not None:
-        table.columns |= add_stamps(table.columns, table.layout, (), source)
-    return table
+    data = pa.table({name: _arrow(frame.iloc[:, i]) for i, name in enumerate(names)})
+    table = Table(source, data, np.arange(len(frame)), twins=_twins(header))
+    rows = range(min(len(frame), HEAD_ROWS))
+    cells = [[str(table.cell(name, row)) for name in names] for row in rows]
+    layout = recognise(Head(names, cells, source, is_text=False))
+    return replace(table, layout=layout, data=_with_stamps(data, layout, (), source))
+
+
+def _arrow(column: Any) -> Any:
+    """A column of a frame in Arrow's memory. Cells that Arrow has no type for are text."""
+    import pyarrow as pa
+
+    if column.dtype.kind == "O":
+        column = column.where(column.isna(), column.astype(str))
+    return _stripped(pa.chunked_array(pa.Array.from_pandas(column)))
 
 
 def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
@@ -478,47 +444,17 @@ def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     return frame.set_axis(prices, axis=1)
 
 
-def is_text(series: Any) -> bool:
-    """Whether pandas keeps the column as text in pyarrow's memory."""
-    return getattr(series.dtype, "storage", None) == "pyarrow"
-
-
-def texts_of(series: Any) -> pa.ChunkedArray:
-    """The cells of a column as text, without a copy where pandas keeps them in pyarrow's memory."""
-    import pyarrow as pa
-
-    if is_text(series) and not series.hasnans:
-        return pa.chunked_array(series.array.__arrow_array__())
-    return pa.chunked_array([[str(cell) for cell in series]], pa.large_string())
-
-
-def as_numbers(series: Any) -> np.ndarray:
+def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
     """A column as float64. A cell that is not a plain number becomes NaN."""
     import pandas as pd
     import pyarrow as pa
 
-    if is_text(series):
-        try:
-            return texts_of(series).cast(pa.float64()).to_numpy()
-        except pa.ArrowInvalid:  # a cell is no number, or one in a form that pandas alone reads
-            series = series.astype(object)
-    numbers: Any = pd.to_numeric(series, errors="coerce")
-    return numbers.to_numpy(np.float64, na_value=np.nan)
-
-
-def add_stamps(
-    columns: Mapping[str, Any], layout: Layout, members: tuple[Member, ...], source: str
-) -> dict[str, Any]:
-    """The columns that a layout's stamps need and the file lacks, by name; none for most layouts.
-
-    Raises DataError if the files' names lack the date.
-    """
-    if layout.day:
-        return _dated(columns, layout, members, source)
-    if layout.date is None or layout.clock is None:
-        return {}
-    day, clock = (columns[name].astype(str) for name in (layout.date, layout.clock))
-    return {stamp_column(layout): (day + " " + clock).astype(str)}
+    try:
+        return column.cast(pa.float64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # a cell is no number, or one in a form that pandas alone reads
+        numbers: Any = pd.to_numeric(column.to_pandas().astype(object), errors="coerce")
+        return numbers.to_numpy(np.float64, na_value=np.nan)
 
 
 def stamp_column(layout: Layout) -> str:
@@ -526,32 +462,50 @@ def stamp_column(layout: Layout) -> str:
     return "time" if layout.day else f"{layout.date} {layout.clock}"
 
 
+def _with_stamps(
+    data: pa.Table, layout: Layout, members: tuple[Member, ...], source: str
+) -> pa.Table:
+    """The columns with those that a layout's stamps need and the file lacks; none for most layouts.
+
+    Raises DataError if the files' names lack the date.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if layout.day:
+        made = _dated(data.column(layout.clock), layout, members, source)
+    elif layout.date and layout.clock:
+        parts = [data.column(name).cast(pa.large_string()) for name in (layout.date, layout.clock)]
+        parts.append(pa.scalar(" ", pa.large_string()))
+        made = {stamp_column(layout): pc.call_function("binary_join_element_wise", parts)}
+    else:
+        made = {}
+    columns = dict(zip(data.column_names, data.columns, strict=True))
+    return pa.table(columns | made)
+
+
 def _dated(
-    columns: Mapping[str, Any], layout: Layout, members: tuple[Member, ...], source: str
+    clock: pa.ChunkedArray, layout: Layout, members: tuple[Member, ...], source: str
 ) -> dict[str, Any]:
     """Stamps from milliseconds since midnight and the dates in the names of the files, and expiries
     from them.
     """
-    import pandas as pd
-
-    named = [LEAN_NAME.fullmatch(member.name) for member in members]
-    for member, match in zip(members, named, strict=True):
-        if match is None:
+    matches = []
+    for member in members:
+        if not (match := LEAN_NAME.fullmatch(member.name)):
             raise DataError(
                 f"{source}: read as {layout.title}, whose stamps are milliseconds since midnight, but the "
                 f"name '{member.name}' holds no date. Fix: name it as LEAN does, e.g. "
                 "20131007_spy_minute_trade.csv"
             )
-    matches = [match for match in named if match is not None]
+        matches.append(match)
     for part in ("symbol", "kind"):
         found = sorted({match[part] for match in matches})
         if len(found) > 1:
             raise DataError(
                 f"{source}: holds files of {' and '.join(found)}. Fix: give files of one"
             )
-    clock = columns[str(layout.clock)]
-    count = len(clock)
-    rows = [count if member.rows is None else member.rows for member in members]
+    rows = [member.rows or len(clock) for member in members]
     days = np.repeat([_day(match["day"], source) for match in matches], rows)
     milliseconds = np.nan_to_num(as_numbers(clock), nan=DAY, posinf=DAY).astype(np.int64)
     late = np.flatnonzero(milliseconds >= DAY)
@@ -560,12 +514,9 @@ def _dated(
             f"{source}: row {late[0]} (0-based): column '{layout.clock}': not milliseconds since midnight "
             f"(0 to {DAY - 1}). Fix: export the day again"
         )
-    stamps = pd.Series((days * DAY + milliseconds).astype("datetime64[ms]"))
-    made: dict[str, Any] = {stamp_column(layout): stamps}
+    made = {stamp_column(layout): (days * DAY + milliseconds).astype("datetime64[ms]")}
     if all(match["expiry"] for match in matches):
-        made["expiry"] = pd.Series(
-            np.repeat([match["expiry"] for match in matches], rows), dtype=str
-        )
+        made["expiry"] = np.repeat([match["expiry"] for match in matches], rows)
     return made
 
 
@@ -582,10 +533,10 @@ SUFFIXES = (".csv", ".txt")
 
 
 class Member(NamedTuple):
-    """One text file. name: without folders. rows: its lines; None if it is the whole source."""
+    """One text file. name: without folders. rows: its lines; 0 if it is the whole source."""
 
     name: str
-    rows: int | None
+    rows: int = 0
 
 
 def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
@@ -615,7 +566,7 @@ def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
             f"{source}: the zip archive holds no .csv or .txt file. Fix: give the file with the bars"
         )
     members = tuple(
-        Member(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else None)
+        Member(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else 0)
         for info, text in zip(infos, texts, strict=True)
         if text
     )

@@ -1,5 +1,8 @@
-"""Checks of bar columns: names, sides, instruments, steps and prices. The checks record faults and
-repair nothing.
+"""Columns as fields, rows as one contract, cells as prices: each with the faults that it has.
+Nothing is repaired.
+
+A function returns the faults of single cells with its values, so that one message can tell all of
+them. Where nothing more can be read, because a column or a contract is missing, it raises.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from jaxtrade.config import Roll
 from jaxtrade.data.calendar.schedule import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
-from jaxtrade.data.read.tabular import Table
+from jaxtrade.data.read.tabular import Fault, Table
 from jaxtrade.text import year_runs
 
 # Two-sided bars on the host: bid and ask columns of a table.
@@ -45,44 +48,30 @@ class Side(NamedTuple):
     close: np.ndarray
 
 
-def is_two_sided(table: Table, given: Mapping[str, str]) -> bool:
-    """Whether a file is read as quotes: as `given` maps its columns, else if it has all eight bid
-    and ask columns.
-
-    Records a fault if `given` maps both one-sided and two-sided prices.
-    """
-    one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
-    if one and two:
-        table.fault(
-            f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
-            f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}",
-        )
-    present = {name.lower() for name in table.columns}
-    return bool(two) or (not one and present.issuperset(QUOTE_FIELDS))
-
-
 def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
     """Field -> column name, where open, high, low and close are the columns of one side."""
     return {**names, **{price: names[f"{side}_{price}"] for price in PRICES}}
 
 
-def quoted_rows(table: Table, names: Mapping[str, str], limit: float) -> Table:
-    """The rows that are quoted on both sides. A note counts the others, where all four cells of a
-    side are empty, because that side was not quoted.
+def quoted_rows(
+    table: Table, names: Mapping[str, str], limit: float
+) -> tuple[Table, tuple[str, ...]]:
+    """(the rows that are quoted on both sides, notes). A note counts the others, where all four
+    cells of a side are empty, because that side was not quoted.
 
-    A side with only some empty cells counts as quoted; the price checks refuse it later. Records a
-    fault if the share of the others is above `limit`.
+    A side with only some empty cells counts as quoted; the price checks refuse it later. Raises
+    DataError if the share of the others is above `limit`.
     """
     whole = np.ones(len(table), bool)
     for side in SIDES:
         whole &= ~np.all([table.empty(names[f"{side}_{price}"]) for price in PRICES], axis=0)
     lost = np.flatnonzero(~whole)
     if not len(lost):
-        return table
+        return table, ()
     share = len(lost) / len(table)
     counted = f"{len(lost)} of {len(table)} rows"
     if share > limit:
-        table.fault(
+        raise table.refusal(
             f"{counted} ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
             "no ask at all",
             "choose a contract that is quoted throughout (data.expiry), or remove those rows"
@@ -90,11 +79,10 @@ def quoted_rows(table: Table, names: Mapping[str, str], limit: float) -> Table:
             names["time"],
             int(lost[0]),
         )
-    table.notes.append(
+    return table.chosen(whole), (
         f"{counted} have no bid or no ask and are left out, as if there were no bar: "
-        f"{_places(table, lost)}{' ...' if len(lost) > SHOWN else ''}"
+        f"{_places(table, lost)}{' ...' if len(lost) > SHOWN else ''}",
     )
-    return table.chosen(whole)
 
 
 def _places(table: Table, rows: np.ndarray) -> str:
@@ -113,24 +101,24 @@ def way_out(what: str, key: str, share: float) -> str:
     return f"; or {what} with --{key.replace('_', '-')} {limit:g} (data.{key})"
 
 
-def widen(table: Table, seconds: np.ndarray, bid: Side, ask: Side) -> Side:
-    """The ask, raised to the bid wherever it lies below. A note counts the crossed bars per date.
+def widen(table: Table, seconds: np.ndarray, bid: Side, ask: Side) -> tuple[Side, tuple[str, ...]]:
+    """(the ask, raised to the bid wherever it lies below, notes). A note counts the crossed bars
+    per date.
 
     The maximum is taken field by field. It keeps the high the highest and the low the lowest, so
     the result is a valid bar.
     """
     crossed = np.any([a < b for a, b in zip(ask, bid, strict=True)], axis=0)
     if not crossed.any():
-        return ask
+        return ask, ()
     days, counts = np.unique(seconds[crossed] // 86_400, return_counts=True)
     dates = [
         f"{np.datetime64(int(day), 'D')}: {count}" for day, count in zip(days, counts, strict=True)
     ]
-    table.notes.append(
+    return Side(*map(np.maximum, ask, bid)), (
         f"{int(crossed.sum())} crossed bars (ask below bid), widened to ask = bid: {', '.join(dates[:10])}"
-        f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {_places(table, np.flatnonzero(crossed))})"
+        f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {_places(table, np.flatnonzero(crossed))})",
     )
-    return Side(*(np.maximum(a, b) for a, b in zip(ask, bid, strict=True)))
 
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
@@ -168,81 +156,93 @@ MAX_TICKS = (
 )  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
 
 
-def map_columns(table: Table, given: Mapping[str, str], two_sided: bool) -> dict[str, str]:
-    """Field -> column name: from the explicit map `given`, then from obvious names, which are noted.
-
-    two_sided: the prices are bid and ask columns; one-sided price columns are not read.
+class Mapped(NamedTuple):
+    """names: field -> column name. two_sided: whether the prices are bid and ask columns; one-sided
+    price columns are then not read. notes: what was assumed.
     """
-    names, notes, missing = {}, table.notes, []
+
+    names: dict[str, str]
+    two_sided: bool
+    notes: list[str]
+    faults: list[Fault]
+
+
+def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
+    """The columns of the fields: from the explicit map `given`, then from obvious names, which are
+    noted. A file is read as quotes as `given` maps its columns, else if it has all eight of them.
+    """
+    names, notes, faults, missing = {}, list[str](), list[Fault](), {}
+    present = table.names
+    one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
+    if one and two:
+        faults += table.fault(
+            f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
+            f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}",
+        )
+    quoted = {name.lower() for name in present}.issuperset(QUOTE_FIELDS)
+    two_sided = bool(two) or (not one and quoted)
     prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
-    present = list(table.columns)
     for key in given:
         if key not in FIELDS:
             near = difflib.get_close_matches(key, FIELDS, n=1)
-            table.fault(
+            faults += table.fault(
                 f"data.columns: unknown field '{key}'",
                 f"use {', '.join(FIELDS)}" + (f"; did you mean '{near[0]}'?" if near else ""),
             )
     for field in FIELDS:
         if field in unread:
             continue
-        if field in given:
-            if given[field] not in table.columns:
-                missing.append((field, given[field]))
-            names[field] = given[field]
-            continue
         hits = [name for alias in ALIASES[field] for name in present if name.lower() == alias]
-        if hits:
+        if field in given:
+            names[field] = given[field]
+            if given[field] not in present:
+                missing[field] = given[field]
+        elif hits:
             names[field] = hits[0]
             if hits[0] != field:
                 notes.append(f"column '{hits[0]}' read as {field}")
             if len(hits) > 1:
                 joined = (
                     "; date and time of day belong into columns named date and time, or into one"
-                    if field == "time"
-                    else ""
                 )
-                table.fault(
+                faults += table.fault(
                     f"columns {hits} could each be {field}",
-                    f"set data.columns={{{field}: NAME}}{joined}",
+                    f"set data.columns={{{field}: NAME}}{joined if field == 'time' else ''}",
                 )
         elif field in ("time", *prices):
-            missing.append((field, field))
+            missing[field] = field
         elif field == "volume":
             notes.append(NO_VOLUME_COLUMN)
     other = sorted(name for name in present if name.lower() in unread)
     if len(other) == len(unread):
-        notes.append(
-            f"columns {', '.join(other)} are not read"
-            + (
-                ": fills take the bid and ask"
-                if two_sided
-                else ": one-sided bars, as data.columns maps them"
-            )
+        why = (
+            "fills take the bid and ask"
+            if two_sided
+            else "one-sided bars, as data.columns maps them"
         )
-    unused = [name for name in present if name not in names.values()]
-    parts = () if table.layout is None else (table.layout.date, table.layout.clock)
-    for name in sorted(table.twins & {*names.values(), *parts}):
-        table.fault(f"column '{name}' appears twice", "keep one, or rename the other")
-    for field, wanted in missing:
+        notes.append(f"columns {', '.join(other)} are not read: {why}")
+    for name in sorted(table.twins & {*names.values(), table.layout.date, table.layout.clock}):
+        faults += table.fault(f"column '{name}' appears twice", "keep one, or rename the other")
+    for field, wanted in missing.items():
         near = [n for n in present if field in n.lower()] or difflib.get_close_matches(
             wanted, present, n=3, cutoff=0.5
         )
         hint = f" (near: {', '.join(near[:3])})" if near else ""
-        if field in (*PRICES, *QUOTE_FIELDS) and len(missing) == 1 and len(table):
+        if field in prices and len(missing) == 1 and len(table):
             # Suggest the one column of numbers that belongs to no field.
+            unused = [name for name in present if name not in names.values()]
             numeric = [name for name in unused if np.isfinite(table.numbers(name)).all()]
             if len(numeric) == 1:
                 hint = f", where NAME could be {numeric[0]}: the one column of numbers not used"
-        table.fault(
+        faults += table.fault(
             f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
             f"set data.columns={{{field}: NAME}}{hint}",
         )
-    return names
+    return Mapped(names, two_sided, notes, faults)
 
 
-def product_of(symbol: str, own: str = "") -> str | None:
-    """The market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD; None if it is
+def product_of(symbol: str, own: str = "") -> str:
+    """The market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD; empty if it is
     unknown.
 
     own: symbol of a user's market, in addition to the known ones.
@@ -253,246 +253,279 @@ def product_of(symbol: str, own: str = "") -> str | None:
         dated = re.fullmatch(rf"[{MONTHS}]\d{{1,4}}.*", rest)
         if text.startswith(root) and (not rest or rest[0] in " .-_!#=1" or dated):
             return root
-    return None
+    return ""
 
 
-def check_instruments(
+def one_contract(
     table: Table,
     names: Mapping[str, str],
     contract: Contract,
     expiry: str | None,
     roll: Roll,
-    follows: str | None = None,
+    follows: str = "",
 ) -> Table:
     """The rows of the contract to read, or of all contracts that `roll` splices. follows: as in
     `roll_rows`.
 
-    Records faults for spreads, other products, unknown contracts, and for several contracts without
-    a roll.
+    Raises DataError for spreads, other products, unknown contracts, several contracts without a
+    roll, and for several values in a column that may hold one only.
     """
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
-    if expiry is not None:
+    if expiry:
         table = _choose(table, keys, expiry)
     elif roll != "off":
         table = _rolled(table, keys, roll, follows)
-    table.stop()
+    faults = list[Fault]()
     for key in keys:
         values = table.texts(key)
         counts = values.value_counts()
+
+        def first(value: str, values: Any = values) -> int:
+            return int((values == value).to_numpy().argmax())
+
         spreads = [
             v
             for v in counts.index
             if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")
         ]
         if spreads:
-            table.fault(
+            faults += table.fault(
                 f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
                 "remove the spread's rows, or name the one contract with data.expiry",
                 key,
-                int((values == spreads[0]).to_numpy().argmax()),
+                first(spreads[0]),
             )
             continue
         for value in counts.index if key == names.get("symbol") else ():
             product, own = product_of(value, contract.symbol), contract.symbol
-            if product not in (None, own) and {product, own} not in SIBLINGS:
-                table.fault(
+            if product and product != own and {product, own} not in SIBLINGS:
+                faults += table.fault(
                     f"these are {product} bars but data.market is {own}",
                     f"set data.market={product}, or give the {own} file",
                     key,
-                    int((values == value).to_numpy().argmax()),
+                    first(value),
                 )
-        if len(counts) > 1 and expiry is None and roll == "off":
-            table.fault(
+        if len(counts) > 1 and not expiry and roll == "off":
+            faults += table.fault(
                 f"column '{key}' holds {len(counts)} contracts: {_listed(counts)}",
                 f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
                 "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}",
             )
-    return table
-
-
-def check_single(table: Table) -> None:
-    """Record a fault for each column that may hold one value only, and holds several."""
-    for name, what in (table.layout.single if table.layout else {}).items():
+    for name, what in table.layout.single.items():
         counts = table.texts(name).value_counts()
         if len(counts) > 1:
-            table.fault(
+            faults += table.fault(
                 f"column '{name}' holds {len(counts)} {what}: {_listed(counts)}",
                 "keep the rows of one of them",
             )
+    if faults:
+        raise table.error(faults)
+    return table
 
 
 def _listed(counts: Any) -> str:
     return ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
 
 
-def _rolled(table: Table, keys: list[str], roll: Roll, follows: str | None) -> Table:
+def _rolled(table: Table, keys: list[str], roll: Roll, follows: str) -> Table:
     """Rows of the contracts that an explicit roll names; all rows for 'volume'."""
-    if not keys and follows is not None:
-        table.fault(
+    if not keys and follows:
+        raise table.refusal(
             f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
             "give it one, or map it with data.columns={expiry: NAME}",
         )
-    elif not keys:
-        table.fault(
+    if not keys:
+        raise table.refusal(
             "data.roll splices several contracts, but the file has no expiry or symbol column",
             "drop data.roll, or map the column with data.columns={expiry: NAME}",
         )
-    if not keys or not isinstance(roll, dict):
+    if isinstance(roll, str):
         return table
-    cells = table.texts(keys[0])
+    cells, faults = table.texts(keys[0]), list[Fault]()
     for code in roll:
         if (cells == code).any():
             continue
         missing = f"no row of contract '{code}' in column '{keys[0]}'"
-        if follows is not None:
-            table.fault(
-                f"{missing}, which is the one in {follows} {span(roll, code)}",
-                GIVE_THEM,
-            )
-        else:
-            table.fault(
-                f"data.roll: {missing}",
-                f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}",
-            )
+        known = ", ".join(map(str, cells.value_counts().index[:8]))
+        faults += (
+            table.fault(f"{missing}, which is the one in {follows} {span(roll, code)}", GIVE_THEM)
+            if follows
+            else table.fault(f"data.roll: {missing}", f"name contracts of the file: {known}")
+        )
+    if faults:
+        raise table.error(faults)
     return table.chosen(cells.isin(list(roll)).to_numpy(bool))
 
 
 def _choose(table: Table, keys: list[str], expiry: str) -> Table:
+    """Rows of one contract."""
     if not keys:
-        table.fault(
+        raise table.refusal(
             f"data.expiry={expiry}, but the file has no expiry or symbol column",
             "drop data.expiry, or map the column with data.columns={expiry: NAME}",
         )
-        return table
     for key in keys:
         match = (table.texts(key) == expiry).to_numpy(bool)
         if match.any():
             return table.chosen(match)
     counts = table.texts(keys[0]).value_counts()
-    table.fault(
+    raise table.refusal(
         f"no row of contract '{expiry}' in column '{keys[0]}'",
         f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}",
     )
-    return table
 
 
-def check_order(table: Table, name: str, seconds: np.ndarray) -> bool:
-    """Record a fault, and return True, if most rows are earlier than the row before."""
+def order_faults(table: Table, name: str, seconds: np.ndarray) -> list[Fault]:
+    """The fault of a file of which most rows are earlier than the row before."""
     backwards = np.diff(seconds) < 0
     if 2 * backwards.sum() <= len(seconds):
-        return False
-    table.fault(
+        return []
+    return table.fault(
         "the newest row comes first",
         f"sort the file by time, oldest row first (pandas: frame.sort_values({name!r}))",
         name,
-        0,
     )
-    return True
 
 
-def check_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> int:
-    """The bar length in seconds: the most common step. Records unsorted, duplicate and irregular
-    stamps as faults.
+def parse_steps(
+    table: Table, names: Mapping[str, str], seconds: np.ndarray
+) -> tuple[int, list[Fault]]:
+    """(the bar length in seconds: the most common step; unsorted, duplicate and irregular
+    stamps).
     """
     if len(seconds) < 2:
-        table.fault(
+        return 1, table.fault(
             f"{len(seconds)} bars: too few to know the bar length",
             "give at least one session of bars",
         )
-        return 1
     name = names["time"]
-    several = (
-        ""
-        if "expiry" in names or "symbol" in names
-        else (
-            "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
-        )
-    )
-    if check_order(table, name, seconds):
-        return int(-np.median(np.diff(seconds)))
+    if faults := order_faults(table, name, seconds):
+        return int(-np.median(np.diff(seconds))), faults
+    several = "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
+    if "expiry" in names or "symbol" in names:
+        several = ""
     # 0 is a stamp that was not read. The first row has no step.
     read = (seconds != 0) & (np.append(0, seconds[:-1]) != 0)
     step = np.where(read, np.diff(seconds, prepend=0), 0)
-    table.fault(
-        "a duplicate stamp",
-        f"remove one of the two rows{several}",
-        name,
-        read & (step == 0),
-    )
-    table.fault(
-        "a stamp earlier than the row before: rows are not sorted",
-        f"sort the file by time{several}",
-        name,
-        step < 0,
-    )
+    faults = [
+        *table.fault(
+            "a duplicate stamp",
+            f"remove one of the two rows{several}",
+            name,
+            read & (step == 0),
+        ),
+        *table.fault(
+            "a stamp earlier than the row before: rows are not sorted",
+            f"sort the file by time{several}",
+            name,
+            step < 0,
+        ),
+    ]
     ahead = step[step > 0]
-    if not len(ahead):
-        return 1
-    length = most_common(ahead)
+    length = most_common(ahead) if len(ahead) else 1
     if length > 3600 or 3600 % length:
-        table.fault(
+        return length, faults + table.fault(
             f"the usual step between bars is {length} s",
             "give intraday bars of 1 second to 1 hour whose length divides an hour",
         )
-        return length
     for i in np.flatnonzero((step > 0) & ((step < length) | (step % length != 0))):
-        table.fault(
+        faults += table.fault(
             f"{step[i]} s after the row before, in a file of {length} s bars",
             "give bars of one length, stamped on its grid",
             name,
             i,
         )
-    return length
+    return length, faults
 
 
-def check_prices(
+class Prices(NamedTuple):
+    """Prices of one side with what was assumed, and their faults."""
+
+    side: Side
+    notes: list[str]
+    faults: list[Fault]
+
+
+def parse_prices(
     table: Table,
     names: Mapping[str, str],
     seconds: np.ndarray,
     contract: Contract,
     price_scale: float,
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """([open, high, low, close] int32 ticks, volume float64) of the rows. Records faults."""
-    points = {}
+    before: list[Fault],
+) -> Prices:
+    """The prices of the rows as int32 ticks.
+
+    before: faults found so far. Raises DataError, with these, if most bars of a year are
+    implausible: the market or the unit is the wrong one, and faults about the tick would only hide
+    the cause.
+    """
+    points, faults = {}, list[Fault]()
     for field in PRICES:
-        points[field] = _numbers(table, names[field], "price") * price_scale
-        table.fault("a price that is not positive", NOT_POSITIVE, names[field], points[field] <= 0)
-    check_range(table, names, seconds, points, contract, price_scale)
-    ticks = [_ticks(table, names[field], points[field], contract) for field in PRICES]
-    # NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
+        numbers, wrong = parse_numbers(table, names[field], "price")
+        points[field] = numbers * price_scale
+        faults += wrong
+        faults += table.fault(
+            "a price that is not positive", NOT_POSITIVE, names[field], points[field] <= 0
+        )
+    notes, wrong, other_market = check_range(table, names, seconds, points, contract, price_scale)
+    faults += wrong
+    if other_market:
+        raise table.error([*before, *faults])
+    ticks = []
+    for field in PRICES:
+        column, single, wrong = _ticks(table, names[field], points[field], contract)
+        ticks.append(column)
+        notes += single
+        faults += wrong
+    # NaN passes, because every comparison with it is False; its fault is among them already.
     upside_down = points["high"] < points["low"]
     for i in np.flatnonzero(upside_down):
-        low = table.cell(names["low"], i)
-        table.fault(f"high is below low ({low})", CHECK_ROW, names["high"], i)
+        problem = f"high is below low ({table.cell(names['low'], int(i))})"
+        faults += table.fault(problem, CHECK_ROW, names["high"], i)
     for field in ("open", "close"):
         outside = (points[field] > points["high"]) | (points[field] < points["low"])
-        table.fault(
+        faults += table.fault(
             f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
         )
+    return Prices(Side(*ticks), notes, faults)
+
+
+def parse_volume(table: Table, names: Mapping[str, str]) -> tuple[np.ndarray, list[Fault]]:
+    """(volume, float64[n]: 0 without such a column; its faults)."""
     if "volume" not in names:
-        return ticks, np.zeros(len(table))
-    volume = _numbers(table, names["volume"], "volume")
-    table.fault("a negative volume", CHECK_ROW, names["volume"], volume < 0)
-    return ticks, volume
+        return np.zeros(len(table)), []
+    volume, faults = parse_numbers(table, names["volume"], "volume")
+    return volume, faults + table.fault("a negative volume", CHECK_ROW, names["volume"], volume < 0)
 
 
-def _ticks(table: Table, name: str, points: np.ndarray, contract: Contract) -> np.ndarray:
-    """One price column in ticks, int32[n]. Records faults for prices off the tick or beyond
-    MAX_TICKS.
+def parse_numbers(table: Table, name: str, what: str) -> tuple[np.ndarray, list[Fault]]:
+    """(a column as float64, its cells that are no numbers, which become NaN)."""
+    values = table.numbers(name)
+    bad = ~np.isfinite(values)
+    fix = "remove the row or write a plain number with a decimal point"
+    return np.where(bad, np.nan, values), table.fault(f"not a finite {what}", fix, name, bad)
 
-    points: float64[n]; NaN, which is recorded already, becomes 1 tick.
+
+def _ticks(
+    table: Table, name: str, points: np.ndarray, contract: Contract
+) -> tuple[np.ndarray, list[str], list[Fault]]:
+    """(one price column in ticks, int32[n], notes, prices off the tick or beyond MAX_TICKS).
+
+    points: float64[n]; NaN, which is a fault already, becomes 1 tick.
     """
     exact = points / float(contract.tick_size)
     ticks = np.round(np.nan_to_num(exact, nan=1.0))
     away = np.abs(np.subtract(exact, ticks, out=exact), out=exact)
     allowed: np.ndarray | float = TICK_NOISE
-    if len(away) and np.nanmax(away, initial=0.0) > TICK_NOISE:
+    notes = []
+    if np.nanmax(away, initial=0.0) > TICK_NOISE:
         allowed = allowed_noise(points, float(contract.tick_size))
         if not (away > allowed).any():
-            table.notes.append(
+            notes = [
                 f"column '{name}' holds 32-bit prices (as Yahoo sends them), read to the tick beside them"
-            )
-    table.fault(
+            ]
+    faults = table.fault(
         f"off the tick of {contract.symbol} ({contract.tick_size})",
         "check data.market and data.price_scale; prices are never rounded",
         name,
@@ -500,27 +533,14 @@ def _ticks(table: Table, name: str, points: np.ndarray, contract: Contract) -> n
     )
     beyond = np.flatnonzero(ticks >= MAX_TICKS)
     if len(beyond):
-        table.fault(
+        faults += table.fault(
             f"{ticks[beyond[0]]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
             f"{contract.tick_size})",
             "check data.price_scale, and tick_size in the contract file",
             name,
             int(beyond[0]),
         )
-    return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32)
-
-
-def _numbers(table: Table, name: str, what: str) -> np.ndarray:
-    """A column as numbers. A cell that is not a number becomes NaN and is recorded as a fault."""
-    values = table.numbers(name)
-    bad = ~np.isfinite(values)
-    table.fault(
-        f"not a finite {what}",
-        "remove the row or write a plain number with a decimal point",
-        name,
-        bad,
-    )
-    return np.where(bad, np.nan, values)
+    return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32), notes, faults
 
 
 # --- prices that were 32-bit floats once, as Yahoo sends them
@@ -557,56 +577,47 @@ def check_range(
     points: Mapping[str, np.ndarray],
     contract: Contract,
     price_scale: float,
-) -> None:
+) -> tuple[list[str], list[Fault], bool]:
     """Check that prices are plausible for the market in their year, to refuse bars of another
-    market or unit.
+    market or unit. Returns (notes, faults, whether most bars of a year are implausible).
 
-    points: float64[n] for each price field, the file's prices times `price_scale`. Records faults
-        and notes.
-
-    If most bars are implausible, the market or the unit is the wrong one. The check then raises at
-    once, because faults about the tick would only hide the cause.
+    points: float64[n] for each price field, the file's prices times `price_scale`.
     """
-    other_market, unknown = False, list[int]()
+    other_market, unknown, faults = False, list[int](), list[Fault]()
     years = years_of(seconds)
-    for year in np.unique(years[seconds != 0]):
-        bounds = contract.price_range(int(year))
-        if bounds is None:
-            unknown.append(int(year))
+    for year in np.unique(years[seconds != 0]).tolist():
+        bounds = contract.price_range(year)
+        if not bounds:
+            unknown.append(year)
             continue
         of_year = years == year
-        wrong = np.flatnonzero(
-            of_year & ((points["low"] < bounds[0]) | (points["high"] > bounds[1]))
-        )
-        if not len(wrong):
+        low, high, close = (points[field][of_year] for field in ("low", "high", "close"))
+        bad = (low < bounds[0]) | (high > bounds[1])
+        if not bad.any():
             continue
-        i = int(wrong[0])
-        field = "low" if points["low"][i] < bounds[0] else "high"
-        low, high = points["low"][of_year], points["high"][of_year]
+        first = int(bad.argmax())
         others = [
             c.symbol
             for c in CONTRACTS.values()
             if not c.micro
-            and (held := c.price_range(int(year))) is not None
+            and (held := c.price_range(year))
             and (low >= held[0]).all()
             and (high <= held[1]).all()
         ]
         hint = f"; they fit {' or '.join(others)}" if others else ""
-        table.fault(
-            f"{len(wrong)} of {int(of_year.sum())} bars of {year} contradict {contract.symbol}, which traded "
+        faults += table.fault(
+            f"{int(bad.sum())} of {len(bad)} bars of {year} contradict {contract.symbol}, which traded "
             f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
-            _fix(contract, price_scale, bounds, points["close"][of_year]),
-            names[field],
-            i,
+            _fix(contract, price_scale, bounds, close),
+            names["low" if low[first] < bounds[0] else "high"],
+            int(np.flatnonzero(of_year)[first]),
         )
-        other_market |= 2 * len(wrong) > int(of_year.sum())
-    if unknown:
-        table.notes.append(
-            f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
-            "against one"
-        )
-    if other_market:
-        table.stop()
+        other_market |= bool(2 * bad.sum() > len(bad))
+    notes = [
+        f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
+        "against one"
+    ]
+    return notes if unknown else [], faults, other_market
 
 
 def _fix(

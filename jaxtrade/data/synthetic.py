@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
-from itertools import pairwise
 
 import numpy as np
-from dateutil.relativedelta import FR, relativedelta
 
 from jaxtrade.config import DataConfig
 from jaxtrade.data.calendar.schedule import (
@@ -63,11 +61,16 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
                     for name in ("dates", "open", "close", "flat", "halts")
                 },
             )
-    found = 0 if schedule is None else len(schedule.dates)
+    found = len(schedule.dates) if schedule else 0
     raise ConfigError(
         f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
         "sessions; lower it"
     )
+
+
+def all_minutes(schedule: Schedule) -> np.ndarray:
+    """Open stamps of the minutes of all sessions, int64[n]."""
+    return np.concatenate([session_minutes(schedule, i) for i in range(len(schedule.dates))])
 
 
 def session_minutes(schedule: Schedule, index: int) -> np.ndarray:
@@ -110,30 +113,21 @@ __all__ = ["KINDS", "bars_of_kind", "synthetic_bars"]
 
 TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # used if the configuration gives none
 
-Maker = Callable[[Contract, DataConfig], Bars]
+Maker = Callable[[DataConfig, Contract, int, int], Bars]  # the numbers: sessions and seed
 KINDS: dict[str, Maker] = {
-    "nq_like": lambda contract, data: synthetic_bars(
-        contract, data.synthetic_sessions, data.synthetic_seed
+    "nq_like": lambda data, contract, count, seed: synthetic_bars(contract, count, seed),
+    "trend": lambda data, contract, count, seed: walk_bars(
+        contract, count, seed, TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift
     ),
-    "trend": lambda contract, data: walk_bars(
+    "mean_reversion": lambda data, contract, count, seed: chain_bars(
         contract,
-        data.synthetic_sessions,
-        data.synthetic_seed,
-        TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift,
-    ),
-    "mean_reversion": lambda contract, data: chain_bars(
-        contract,
-        data.synthetic_sessions,
-        data.synthetic_seed,
+        count,
+        seed,
         REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull,
     ),
-    "martingale": lambda contract, data: walk_bars(
-        contract, data.synthetic_sessions, data.synthetic_seed
-    ),
-    "phase_randomised": lambda contract, data: phase_randomised_bars(
-        bundled(contract, expiry=data.expiry, start=data.start, end=data.end),
-        data.synthetic_sessions,
-        data.synthetic_seed,
+    "martingale": lambda data, contract, count, seed: walk_bars(contract, count, seed),
+    "phase_randomised": lambda data, contract, count, seed: phase_randomised_bars(
+        bundled(contract, expiry=data.expiry, start=data.start, end=data.end), count, seed
     ),
 }
 ONLY_OF = {"synthetic_drift": "trend", "synthetic_pull": "mean_reversion"}
@@ -151,7 +145,8 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
                 f"data.{key} = {getattr(data, key)} is given but data.synthetic = {data.synthetic}; it "
                 f"belongs to {kind}"
             )
-    return KINDS[data.synthetic](contract, data).between(data.start, data.end)
+    made = KINDS[data.synthetic](data, contract, data.synthetic_sessions, data.synthetic_seed)
+    return made.between(data.start, data.end)
 
 
 GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
@@ -231,7 +226,7 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
     many sessions.
     """
     schedule = synthetic_schedule(contract, sessions)
-    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    stamps = all_minutes(schedule)
     generator = np.random.default_rng([seed, sessions, 2])
     levels = level_of(chain_states(generator, len(stamps), pull))
     base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
@@ -274,7 +269,7 @@ def walk_bars(contract: Contract, sessions: int, seed: int, drift: float = 0.0) 
             f"data.synthetic_drift = {drift}: a bar moves one tick, so its mean lies between -1 and 1"
         )
     schedule = synthetic_schedule(contract, sessions)
-    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    stamps = all_minutes(schedule)
     level = round(start_level(contract, schedule))
     lowest = level + min(drift, 0.0) * len(stamps) - SAFETY * np.sqrt(len(stamps))
     if lowest < 1:
@@ -426,12 +421,8 @@ def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.nd
 def spread_kept(bars: Bars, bid: Side) -> Side:
     """Ask prices over other bid prices: the bid's plus the real spread of two-sided `bars`. High
     and low are then widened to include open and close."""
-    assert bars.ask is not None
-    spread = {
-        name: prices.astype(np.int64) - getattr(bars, name)
-        for name, prices in bars.ask._asdict().items()
-    }
-    ask = Side(**{name: getattr(bid, name) + spread[name] for name in spread})
+    real = zip(bid, *bars.quotes, strict=True)
+    ask = Side(*(price + (above.astype(np.int64) - below) for price, below, above in real))
     return ask._replace(
         high=np.maximum(ask.high, np.maximum(ask.open, ask.close)),
         low=np.minimum(ask.low, np.minimum(ask.open, ask.close)),
@@ -456,66 +447,13 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
             f"{bars.source}: the phase-randomised copy with seed {seed} leaves the range of prices; take "
             "another data.synthetic_seed or fewer data.synthetic_sessions"
         )
-    bid = Side(*made.astype(np.int32))
-    ask = (
-        None
-        if bars.ask is None
-        else Side(*(prices.astype(np.int32) for prices in spread_kept(bars, bid)))
-    )
+    sides = [Side(*made)]
+    if bars.ask:
+        sides.append(spread_kept(bars, sides[0]))
     note = "the bars are synthetic: a phase-randomised copy of real ones (spectrum kept, nothing else to predict)"
-    return replace(
-        bars,
-        **bid._asdict(),
-        ask=ask,
+    return bars.with_quotes(
+        *(Side(*(prices.astype(np.int32) for prices in side)) for side in sides),
         synthetic=True,
         notes=(*bars.notes, note),
         source=f"phase-randomised copy, seed {seed}, of {bars.source}",
     )
-
-
-# The NQ-like market in the form of a vendor's file: one row per contract and minute, with
-# overlapping expiries.
-#
-# Contracts expire on the third Friday of March, June, September and December. Volume moves to the
-# next contract on the Thursday eight days before. A contract trades thinly from two weeks before it
-# becomes front, and again after the roll until its expiry. A later contract costs more than an
-# earlier one by the carry, so a splice has a step in price.
-
-MONTHS = (3, 6, 9, 12)
-CARRY = 0.0125  # share of the price, per quarter
-OVERLAP_DAYS, ROLL_DAYS = (
-    14,
-    8,
-)  # calendar days: trading begins before the contract is front; roll before expiry
-THIN = 0.05  # volume of a contract that is not front, as a share of the front contract's
-
-
-def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
-    """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close
-    (points), volume.
-
-    bars: the front contracts as one series (`synthetic_bars`). Rows are ordered by expiry, then by
-        time. The front
-    contract of a trade date has the prices of `bars`, shifted by whole ticks.
-    """
-    days = bars.trade_dates
-    years = range(int(str(days[0])[:4]), int(str(days[-1])[:4]) + 2)
-    third_friday = relativedelta(weekday=FR(3))
-    expiries = [date(year, month, 1) + third_friday for year in years for month in MONTHS]
-    edges = np.array([day - timedelta(days=ROLL_DAYS) for day in expiries], "datetime64[D]")
-    carry, tick = round(float(bars.close[0]) * CARRY), float(bars.contract.tick_size)
-    stamps = np.array([f"{stamp}Z" for stamp in bars.time.astype("datetime64[s]")])
-    parts = []
-    for k, (begins, ends) in enumerate(pairwise([edges[0] - np.timedelta64(92, "D"), *edges])):
-        listed = (days >= begins - np.timedelta64(OVERLAP_DAYS, "D")) & (
-            days < np.datetime64(expiries[k])
-        )
-        front = (days >= begins) & (days < ends)
-        volume = np.where(front, bars.volume, np.maximum(np.rint(THIN * bars.volume), 1.0))
-        prices = {
-            name: (getattr(bars, name)[listed] + k * carry) * tick
-            for name in ("open", "high", "low", "close")
-        }
-        code = np.full(int(listed.sum()), f"{expiries[k]:%Y%m}")
-        parts.append({"time": stamps[listed], "expiry": code, **prices, "volume": volume[listed]})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
