@@ -11,7 +11,6 @@ import csv
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +39,7 @@ from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import FORMAT, Result, figure_row, rows_of, write_texts
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import account_outcome, write_csv
+from jaxtrade.notation import iso, money, price
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
@@ -571,7 +571,7 @@ def _settings(
     chosen = config.allocate
     costs = [f"{chosen.cost_bp:g} bp"] if chosen.cost_bp else []
     costs += (
-        [f"impact {chosen.impact_bp:g} bp per ${chosen.impact_base:,.0f}"]
+        [f"impact {chosen.impact_bp:g} bp per {money(chosen.impact_base, 0)}"]
         if chosen.impact_bp
         else []
     )
@@ -597,10 +597,6 @@ def _settings(
     }
 
 
-def _time(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
 def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
     """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last
     fill there.
@@ -620,7 +616,7 @@ def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[An
                 for kind in ("close", "open", "exit")
                 if (quantity := getattr(event, f"{kind}_quantity")[i, s])
             ]
-            for n, (kind, quantity, price) in enumerate(fills):
+            for n, (kind, quantity, ticks) in enumerate(fills):
                 reason = (
                     ExitReason(int(event.exit_reason[i, s])) if kind == "exit" else ExitReason.ORDER
                 )
@@ -633,10 +629,10 @@ def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[An
                     else (0, 0)
                 )
                 yield (
-                    _time(at),
+                    iso(at),
                     contract.symbol,
                     quantity,
-                    f"{price * contract.tick_size:.{contract.decimals}f}",
+                    price(ticks, contract),
                     int(position[s]),
                     reason.name.lower(),
                     *(f"{x:.3f}" for x in money),
@@ -660,7 +656,7 @@ def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[
     for i, row in enumerate(result.decisions.rows):
         at = result.market.times[int(row) + 1] + result.market.bar_seconds
         yield (
-            _time(at),
+            iso(at),
             f"{int(agent.strategy.equity[i]) / 1000:.3f}",
             *(f"{int(p) / 1000:.3f}" for p in profit[i]),
             f"{int(agent.account.equity[i]) / 1000:.3f}",

@@ -23,8 +23,9 @@ from jaxtrade.evaluation.trades import (
     figures_frame,
     trades_frame,
 )
+from jaxtrade.notation import NOT_AVAILABLE, cost, money, shown
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
+from jaxtrade.text import aligned, json_text, ruled, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +89,7 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
         else f"outside noise, though past {unit}s prove nothing about others"
     )
     return (
-        f"per {unit} {in_dollars(mean)} +- {in_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
+        f"per {unit} {money(mean)} +- {money(half)} ({100 * CONFIDENCE:.0f} % interval): the "
         f"distance from flat is {within}"
     )
 
@@ -99,13 +100,13 @@ def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: 
     `noise`. key: the key to raise where they are too few (`key_of`)."""
     first, *others = agents
     net = first.net
-    made = f"made {in_dollars(net)} after costs" if first.trades else "never traded"
+    made = f"made {money(net)} after costs" if first.trades else "never traded"
     groups: dict[str, list[str]] = {"more than": [], "as much as": [], "less than": []}
     for other in others:
         if other.name.startswith("sampled"):
             continue
         word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
-        groups[word].append(f"{other.name} ({in_dollars(other.net)})")
+        groups[word].append(f"{other.name} ({money(other.net)})")
     ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
@@ -136,7 +137,6 @@ def notebook(title: str, png: Path | None = None, **parts: Any) -> str:
     return template.render({**empty, **parts}, title=title, picture=picture)
 
 
-NOT_AVAILABLE = "n/a"
 FORMAT = 1
 PASSES = {
     "strategy": "account rules off: drawdown, daily loss and target; contract cap stays",
@@ -352,24 +352,12 @@ class EvaluationResult(Result):
         )
 
 
-def share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-FORMS: dict[str, Callable[[Any], str]] = {
-    "money": "{:,.2f}".format,
-    "percent": "{:.2f} %".format,
-    "ratio": "{:.2f}".format,
-    "count": "{:,}".format,
-    "share": share,
-}
-FigureRow = tuple[str, str, Callable[[Any], str]]
+FigureRow = tuple[str, str, str]  # label, key of the figure, form of `notation.shown`
 
 
 def rows_of(text: str) -> tuple[FigureRow, ...]:
-    """Rows of a table from lines `label | figure | form`, with a form of `FORMS`."""
-    rows = [line.split(" | ") for line in text.strip("\n").splitlines()]
-    return tuple((label, key, FORMS[form]) for label, key, form in rows)
+    """Rows of a table from lines `label | figure | form`, with a form of `notation.shown`."""
+    return tuple(tuple(line.split(" | ")) for line in text.strip("\n").splitlines())  # type: ignore[misc]
 
 
 NO_LIMITS = "no limits"
@@ -407,8 +395,7 @@ best session share | best_session_share | share
 def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
     """The cells of a row. figures: those of each column."""
     label, key, form = row
-    values = [each[key] for each in figures]
-    return [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
+    return [f"  {label}", *(shown(each[key], form) for each in figures)]
 
 
 def block(
@@ -430,7 +417,7 @@ def block(
 
 def rules_text(rules: dict[str, Any]) -> str:
     limits = [
-        f"{name.replace('_', ' ')} ${rules[name]:,.0f}"
+        f"{name.replace('_', ' ')} {money(rules[name], 0)}"
         for name in ("drawdown", "daily_loss", "profit_target")
         if rules[name] is not None
     ]
@@ -462,11 +449,9 @@ def costs_text(settings: Mapping[str, Any]) -> str:
     """
     ticks, each = settings["slippage_ticks"], settings["tick_value"]
     rate = "" if settings["currency"] == "USD" else " at the median rate"
-    size = several(ticks, "tick") + (
-        f", {in_mills(each)} per tick{rate}" if ticks != 1 or rate else ""
-    )
+    size = several(ticks, "tick") + (f", {cost(each)} per tick{rate}" if ticks != 1 or rate else "")
     return (
-        f"commission {in_mills(settings['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per "
+        f"commission {cost(settings['commission_per_side'])} per side, slippage {cost(ticks * each)} per "
         f"market or stop fill ({size}), per contract"
     )
 
@@ -577,6 +562,6 @@ def repr_of(name: str, document: Mapping[str, Any]) -> str:
         name,
         settings["market"],
         f"{several(settings['sessions'], 'session')} {span_of(settings)}",
-        f"{first}: net {in_dollars(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
+        f"{first}: net {money(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
         f"agents: {', '.join(agents)}",
     )

@@ -26,8 +26,9 @@ from jaxtrade.evaluation.trades import (
     strategy_figures,
     summed_equity,
 )
+from jaxtrade.notation import money, shown
 from jaxtrade.storage.staged import staged
-from jaxtrade.text import aligned, in_dollars, ruled, several, short_repr
+from jaxtrade.text import aligned, ruled, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ class PooledAgent:
             "PooledAgent",
             self.name,
             several(self.trades, "trade"),
-            f"net {in_dollars(self.strategy_figures['net_profit'])}",
+            f"net {money(self.strategy_figures['net_profit'])}",
         )
 
 
@@ -251,7 +252,7 @@ class SetResult(report.Result):
         one line.
         """
         rules = (
-            f"one account for each symbol, start ${self.settings['start_balance']:,.0f}; account rules: "
+            f"one account for each symbol, start {money(self.settings['start_balance'], 0)}; account rules: "
             f"{report.rules_text(self.settings['rules'])}"
         )
         return "\n".join(self.lines(rules))
@@ -485,7 +486,7 @@ def table(results: Results) -> str:
             lines.append(
                 [
                     f"  {label}",
-                    *(report.NOT_AVAILABLE if value is None else form(value) for value in values),
+                    *(shown(value, form) for value in values),
                 ]
             )
     nets = figures["strategy"]["net_profit"]["each"]

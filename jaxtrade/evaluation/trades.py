@@ -19,8 +19,9 @@ from jaxtrade.env.state import EndReason, EnvParams, ExitReason
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.record import DecisionBars, Record
+from jaxtrade.notation import money
 from jaxtrade.storage.monitor import FIELDS
-from jaxtrade.text import in_dollars, several, short_repr
+from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,7 @@ class Trades:
 
     def __repr__(self) -> str:
         return short_repr(
-            "Trades", several(len(self), "trade"), f"net {in_dollars(self.net.sum() / 1000)}"
+            "Trades", several(len(self), "trade"), f"net {money(self.net.sum() / 1000)}"
         )
 
     def where(self, keep: np.ndarray) -> Trades:
@@ -267,7 +268,7 @@ class AgentResult:
             "AgentResult",
             self.name,
             several(len(self.trades), "trade"),
-            f"net {in_dollars(self.strategy_figures['net_profit'])}",
+            f"net {money(self.strategy_figures['net_profit'])}",
             f"about: {self.about}",
         )
 

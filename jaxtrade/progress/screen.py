@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
+from jaxtrade.notation import duration
 from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
 from jaxtrade.text import printable
 
@@ -120,15 +121,6 @@ def restore() -> None:
 
 
 Now = Callable[[], str]  # what is done at this moment; called from another thread
-
-
-def duration(seconds: float) -> str:
-    """`4.2 s` below a minute, else `1:05` or `1:01:05`."""
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 @dataclass

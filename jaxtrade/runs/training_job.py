@@ -23,7 +23,8 @@ from jaxtrade.evaluation.backtest import Lane
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.replay import last_session
-from jaxtrade.progress.screen import Plain, Screen, duration
+from jaxtrade.notation import duration
+from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtrade.errors import DataError
+from jaxtrade.notation import clock_time
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
 
@@ -106,12 +107,6 @@ def _figure(value: Any, form: str) -> str:
     return format(value, form)
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
     """One line about a chunk: progress, speed, mean return, then the learner's own `columns` from
     the last update.
@@ -124,7 +119,7 @@ def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
         f"update {last['update']:.0f}/{last['total_updates']:.0f}",
         f"steps {last['steps']:,.0f}",
         f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s",
-        f"eta {_duration(last['eta_seconds'])}",
+        f"eta {clock_time(last['eta_seconds'])}",
     ]
     if "episode_reward" in last:
         parts.append(

@@ -38,7 +38,7 @@ import yaml
 from jaxtrade.advisor.host.types import nearest, sha256_of
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import DataError
-from jaxtrade.text import local
+from jaxtrade.notation import local
 
 PROMPT: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("prompt.yaml").read_text(encoding="utf-8")

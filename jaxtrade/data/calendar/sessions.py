@@ -25,7 +25,7 @@ from jaxtrade.data.calendar.schedule import (
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import local
+from jaxtrade.notation import local
 from jaxtrade.types import SessionTable
 
 NO_SPLICES = np.array([], "datetime64[D]")
