@@ -36,8 +36,7 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import AgentResult
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.notation import money
 from jaxtrade.progress.screen import Plain, Screen

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, day_lots, holm, interval
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.notation import NOT_AVAILABLE, at, money

@@ -37,7 +37,7 @@ from jaxtrade.evaluation.challenge_accounts import (
     session_paths,
 )
 from jaxtrade.evaluation.record import DecisionBars, Record
-from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
 from jaxtrade.notation import NOT_AVAILABLE, shown
 from jaxtrade.text import aligned, several

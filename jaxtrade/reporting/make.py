@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.frames import TRADE_COLUMNS
 from jaxtrade.evaluation.records import BarRecords
-from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.notation import points, price
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, packed
 from jaxtrade.reporting.collect import Collected

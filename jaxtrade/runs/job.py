@@ -22,7 +22,8 @@ from jaxtrade.env.params import describe as describe_stages
 from jaxtrade.env.shared import describe as describe_impact
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.report import LEAST, key_of
-from jaxtrade.evaluation.seeds import Results, SetResult
+from jaxtrade.evaluation.result import SetResult
+from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
 from jaxtrade.runs import preflight, rundir

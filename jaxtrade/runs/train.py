@@ -80,7 +80,7 @@ def run(
 ) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
 
-    A sweep whose agents need several programs is a `SweepResult`: each program is a run in
+    A sweep whose agents need several programs has `programs`: each one is a run in
     `path/group_<n>`.
 
     Args:

@@ -15,7 +15,7 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.trades import TRADE_COLUMNS
+from jaxtrade.evaluation.frames import TRADE_COLUMNS
 from jaxtrade.notation import MINUS
 from jaxtrade.reporting import collect, make, page
 from jaxtrade.reporting.page import environment

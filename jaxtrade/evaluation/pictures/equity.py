@@ -12,8 +12,8 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.style import LOOKS
-from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import AgentResult, Trades
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.trades import Trades
 from jaxtrade.notation import at as time_at
 from jaxtrade.notation import date_span, share
 
@@ -53,7 +53,8 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))
     axes = figure.subplots(4, 1, **LOOKS["equity panels"])
     figure.subplots_adjust(**LOOKS["equity frame"])
-    for axis, panel in zip(axes, (_prices, _equity, _drawdown, _account), strict=True):
+    first = _profits if result.joint else _prices
+    for axis, panel in zip(axes, (first, _equity, _drawdown, _account), strict=True):
         panel(axis, result, agent)
         style.legend_above(axis)
         axis.margins(x=0.01)
@@ -82,6 +83,16 @@ def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     if 0 < count <= MOST_MARKS:
         _trades(axis, result, agent)
     style.price_axis(axis, result.clock)
+
+
+def _profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    """What each symbol of a joint account has made, without account rules."""
+    frame, colors = result.equity_of(agent.name), LOOKS["others"]
+    for i, symbol in enumerate(result.settings["symbols"]):
+        color = colors[i % len(colors)]
+        axis.plot(frame[f"profit_{symbol}"], color=color, label=symbol, **LOOKS["other agent"])
+    style.money_axis(axis, "profit")
+    axis.set_title("Profit of each symbol")
 
 
 def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
