@@ -27,8 +27,8 @@ from jaxtrade.evaluation.evaluate import evaluate as evaluate
 from jaxtrade.evaluation.evaluate import standard_agents as standard_agents
 from jaxtrade.evaluation.policy import LoadedPolicy as LoadedPolicy
 from jaxtrade.evaluation.policy import load_policy as load_policy
-from jaxtrade.evaluation.report import EvaluationResult as EvaluationResult
-from jaxtrade.evaluation.seeds import SetResult as SetResult
+from jaxtrade.evaluation.result import EvaluationResult as EvaluationResult
+from jaxtrade.evaluation.result import SetResult as SetResult
 from jaxtrade.interop.gymnasium_env import to_gymnasium as to_gymnasium
 from jaxtrade.interop.gymnasium_env import to_gymnasium_vec as to_gymnasium_vec
 from jaxtrade.interop.gymnax_adapter import from_gymnax as from_gymnax

@@ -6,9 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 NOTE, WARNING = "note: ", "WARNING: "
 _NUMBER = re.compile(r"\d[\d.,:-]*")
@@ -18,18 +16,6 @@ Tell = Callable[[str], None]  # receives one line of text, without its end
 
 def quiet(line: str) -> None:
     """A `Tell` that shows nothing."""
-
-
-def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
-    """UTC seconds as wall time of a zone, formatted as by `strftime`."""
-    return datetime.fromtimestamp(seconds, ZoneInfo(zone)).strftime(layout)
-
-
-def clock(seconds: float) -> str:
-    """A duration in whole seconds as `1:05` or `1:01:05`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def year_runs(years: Sequence[int]) -> str:
@@ -129,16 +115,6 @@ def json_text(document: Any) -> str:
     return json.dumps(document, indent=2, allow_nan=False)
 
 
-def in_dollars(value: float) -> str:
-    """`$1,234.50`, `-$3.00`."""
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
-
-
-def in_mills(value: float) -> str:
-    """A cost in dollars: `$2.08`, or `$0.125` where cents would not be exact."""
-    return f"${value:,.{2 if abs(value - round(value, 2)) < 1e-9 else 3}f}"
-
-
 def note_line(note: str) -> str:
     """A note of a market as a line of a run: `note: EURUSD: ...`; one that warns as `warning:
     EURUSD: ...`, which a quiet console shows too."""
@@ -161,11 +137,3 @@ def in_short(lines: Sequence[str], where: str) -> list[str]:
         else f"{first} ({len(more) + 1:,} notes of this kind; all of them in {where})"
         for first, *more in kinds.values()
     ]
-
-
-def short_number(value: float) -> str:
-    """A number in few characters: `0`, `50k`, `1.5M`."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{unit}"
-    return f"{value:g}"

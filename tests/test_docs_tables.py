@@ -10,7 +10,7 @@ from bench.catalogue import BENCHES
 from jaxtrade.config import DQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.env.reward_presets import REWARDS
-from jaxtrade.evaluation.joint_result import FILL_COLUMNS
+from jaxtrade.evaluation.frames import FILL_COLUMNS
 from jaxtrade.interop.jules_config import imported
 from jaxtrade.parts import REWARD_TERMS
 from tests.reading import ROOT

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from jaxtrade.errors import DataError, StorageError
-from jaxtrade.evaluation.trades import read_episodes
+from jaxtrade.evaluation.frames import read_episodes
 from jaxtrade.storage.monitor import (
     COLUMNS,
     FIELDS,

@@ -14,7 +14,7 @@ from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
 from jaxtrade.runs.policies import policy_for
-from jaxtrade.runs.stored import StoredSet
+from jaxtrade.runs.stored import StoredEvaluation
 from jaxtrade.runs.train import run
 from tests import uncounted
 from tests.messages import refused
@@ -108,7 +108,7 @@ def test_a_run_is_opened_again(trained):
     stored = jt.open_run(trained.path)
     assert list(stored.evaluations) == ["test/seed_3", "test/seed_4"]
     first = stored.evaluation
-    assert isinstance(first, StoredSet)
+    assert isinstance(first, StoredEvaluation)
     assert first.trades.equals(trained.evaluation.trades)
     assert set(first.symbols) == set(SYMBOLS)
     policy = stored.policy_of(3)

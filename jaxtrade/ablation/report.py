@@ -13,6 +13,7 @@ from jaxtrade.ablation import picture
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores, claims
 from jaxtrade.evaluation.openings import history_json, history_lines
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
+from jaxtrade.notation import shown
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled
 
@@ -78,20 +79,16 @@ def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
         _shown(none and none.deflated, SPAN),
         _shown(placebo and placebo.mean, MEAN),
         _shown(placebo and placebo.deflated, SPAN),
-        _share(scores.skill[k].hit_rate),
+        shown(scores.skill[k].hit_rate, "share", none="-"),
         # over seeds at the last update
         _shown(_defined(fusion.history["trust"][-1, k]), "{:+.2f}"),
-        _share(_defined(scores.agreement[k])),
+        shown(_defined(scores.agreement[k]), "share", none="-"),
         f"{scores.trades[k].mean():.1f}",
     )
 
 
 def _shown(value: Any, form: str) -> str:
     return "-" if value is None else form.format(value)
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def _defined(values: np.ndarray) -> float | None:

@@ -22,13 +22,11 @@ there prices may be of another contract.
 
 from __future__ import annotations
 
-import datetime
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -74,7 +72,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import local
+from jaxtrade.notation import local, stamp
 from jaxtrade.types import SessionSet
 
 Levels = dict[str, float]
@@ -577,10 +575,3 @@ def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarra
     ):
         found[first : last + 1] = True
     return found
-
-
-def stamp(seconds: int, zone: str) -> str:
-    """UTC seconds as an ISO time stamp in `zone` with its UTC offset, as
-    2013-10-07T09:31:00-04:00.
-    """
-    return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()

@@ -43,7 +43,6 @@ from jaxtrade.advisor.questions import (
     in_sessions,
     make_book,
     round_turn,
-    stamp,
 )
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
@@ -51,6 +50,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
+from jaxtrade.notation import stamp
 
 # What followed advice, in words: hit, miss, too small a move, or not scored.
 

@@ -30,9 +30,10 @@ from jaxtrade.data.examine import (
     require_known,
 )
 from jaxtrade.data.formats.recognise import Usual
-from jaxtrade.data.read.stamps import iso, known_zone
+from jaxtrade.data.read.stamps import known_zone
 from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
+from jaxtrade.notation import iso
 from jaxtrade.text import show
 
 # Questions of a command to a person at a terminal, or the list of flags that answer them.

@@ -18,7 +18,7 @@ from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
-from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book, stamp
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
 from jaxtrade.advisor.table import WIDTH, directions, load_table, market_entries, read_snapshot
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table
@@ -27,6 +27,7 @@ from jaxtrade.config import AdvisorConfig, RunConfig, make_config
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError, StorageError
 from jaxtrade.evaluation.openings import PREFIX
+from jaxtrade.notation import stamp
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import SUMMARY, check_whole
 from jaxtrade.runs.beginning import source_again

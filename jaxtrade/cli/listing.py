@@ -21,6 +21,7 @@ from jaxtrade.config.load import all_keys, sections, shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract, load_contract
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.errors import ConfigError
+from jaxtrade.notation import money, shown
 from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS, TASKS
 from jaxtrade.registry import Registry, import_parts
 
@@ -93,7 +94,7 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
     return (
         f"{contract.tick_size:f}",
         f"{contract.tick_mills / 1000:g} {contract.currency}",
-        f"${contract.commission_mills / 1000:.2f}",
+        money(contract.commission_mills / 1000),
     )
 
 
@@ -133,9 +134,9 @@ def _accounts() -> Tables:
         (
             name,
             f"{preset.start_balance:,.0f}",
-            _dollars(preset.profit_target),
-            _dollars(preset.drawdown),
-            _dollars(preset.daily_loss),
+            shown(preset.profit_target, "count", none="off"),
+            shown(preset.drawdown, "count", none="off"),
+            shown(preset.daily_loss, "count", none="off"),
             f"{preset.max_contracts:,}",
             _rules(preset),
         )
@@ -143,10 +144,6 @@ def _accounts() -> Tables:
     ]
     head = ("account", "balance", "target", "drawdown", "daily loss", "contracts", "rules")
     return [([head, *rows], (1, 2, 3, 4, 5))]
-
-
-def _dollars(amount: float | None) -> str:
-    return "off" if amount is None else f"{amount:,.0f}"
 
 
 def _rules(preset: AccountPreset) -> str:

@@ -36,9 +36,9 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import AgentResult
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.notation import money
 from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.state import Policy, closed
 from jaxtrade.rl.transfer import coverage_json, movement, percent
@@ -186,7 +186,7 @@ def start_line(check: dict[str, Any]) -> str:
     same = "does what its source did, bar by bar" if check["equal"] else "DIFFERS from its source"
     return (
         f"step 0, {check['sessions']} validation sessions: the transferred policy {same} (net "
-        f"${net['transferred']:,.2f}; source ${net['source']:,.2f}, fresh policy ${net['fresh']:,.2f})"
+        f"{money(net['transferred'])}; source {money(net['source'])}, fresh policy {money(net['fresh'])})"
     )
 
 
@@ -208,10 +208,6 @@ HEAD = (
 )
 
 
-def _money(value: float) -> str:
-    return f"${value:,.2f}"
-
-
 def _row(row: dict[str, Any], steps: int) -> list[str]:
     gate = (
         "passed"
@@ -227,9 +223,9 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
         f"{steps:,}",
         "-" if row["start"] is None else row["start"]["coverage"],
         gate,
-        _money(row["validation"]["net_profit"]),
+        money(row["validation"]["net_profit"]),
         str(row["validation"]["trades"]),
-        _money(row["test"]["net_profit"]),
+        money(row["test"]["net_profit"]),
         str(row["test"]["trades"]),
     ]
 

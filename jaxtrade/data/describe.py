@@ -21,9 +21,9 @@ from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars
-from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.sources import dollars_per_tick, read_keys
-from jaxtrade.text import in_mills, several
+from jaxtrade.notation import cost, iso
+from jaxtrade.text import several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 NOTES_SHOWN = 20
@@ -231,10 +231,10 @@ def _hours(hours: dict[str, str | None]) -> str:
 def _costs(facts: dict[str, Any]) -> str:
     """Commission, slippage and a round turn, money first."""
     ticks, each = facts["slippage_ticks"], facts["tick_value"]
-    size = several(ticks, "tick") + ("" if ticks == 1 else f", {in_mills(each)} per tick")
+    size = several(ticks, "tick") + ("" if ticks == 1 else f", {cost(each)} per tick")
     return (
-        f"commission {in_mills(facts['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per side "
-        f"({size}): {in_mills(facts['round_turn_cost'])} per round turn and contract"
+        f"commission {cost(facts['commission_per_side'])} per side, slippage {cost(ticks * each)} per side "
+        f"({size}): {cost(facts['round_turn_cost'])} per round turn and contract"
     )
 
 

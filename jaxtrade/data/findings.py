@@ -33,9 +33,10 @@ from jaxtrade.data.patterns import (
 )
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
-from jaxtrade.data.read.stamps import OWN_OFFSET, iso
+from jaxtrade.data.read.stamps import OWN_OFFSET
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
+from jaxtrade.notation import iso, price
 
 # A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and
 # leaves no trace: the next bar opens within 15 % of the excursion from the last close. Real prints
@@ -162,10 +163,6 @@ def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[st
     return tuple(each.text() for each in found)
 
 
-def _price(bars: Bars, ticks: float) -> str:
-    return f"{ticks * float(bars.contract.tick_size):.{bars.contract.decimals}f}"
-
-
 # --- levels -----------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +208,7 @@ def _level_change(
     gap = np.log(levels[0] / levels[1])
     nearest = min(RATIOS, key=lambda ratio: abs(abs(gap) - np.log(ratio)))
     rest = abs(abs(gap) - np.log(nearest))
-    moved = f"prices go from {_price(bars, levels[0])} to {_price(bars, levels[1])} and stay"
+    moved = f"prices go from {price(levels[0], bars.contract)} to {price(levels[1], bars.contract)} and stay"
     if any(split.date == day for split in splits):
         found = Pattern(
             row,
@@ -374,8 +371,8 @@ def _levels(bars: Bars) -> Pattern | None:
             return Pattern(
                 int(row),
                 len(sides[1]),
-                f"inside one trade date, prices go from {_price(bars, before)} to {_price(bars, after)} "
-                "and stay",
+                f"inside one trade date, prices go from {price(before, bars.contract)} to "
+                f"{price(after, bars.contract)} and stay",
                 "another instrument, another price scale, or prices adjusted in one part only",
                 "check the file on both sides of that bar; set data.start or data.end",
             )

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import PRICES, way_out
 from jaxtrade.errors import DataError
+from jaxtrade.notation import iso, price
 from jaxtrade.types import IntrabarPath
 
 FALLS = 8  # K, falls stored per bar: enough for every minute of a week of SPY and of two weeks of EURUSD
@@ -160,16 +160,13 @@ def _mismatched(bars: Bars, fine: Bars, counts: np.ndarray, tolerance: float) ->
     if share <= tolerance:
         return mismatched
 
-    def price(ticks: np.ndarray, i: int) -> str:
-        return f"{int(ticks[i]) * contract.tick_size:.{contract.decimals}f}"
-
     lines = [
         f"{fine.source}: the seconds do not rebuild {int(mismatched.sum())} of {int(covered.sum())} bars of "
         f"{bars.source} ({100 * share:.2f} %, limit {100 * tolerance:g} %)"
     ]
     for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
         parts = [
-            f"{name} {price(getattr(bars, name), i)}, seconds give {price(made[name], i)}"
+            f"{name} {price(getattr(bars, name)[i], contract)}, seconds give {price(made[name][i], contract)}"
             for name in PRICES
             if made[name][i] != getattr(bars, name)[i]
         ]

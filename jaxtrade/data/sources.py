@@ -19,7 +19,6 @@ from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract, contract_of, known_contract
 from jaxtrade.data.read.bars import Bars, bundled, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
-from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import (
     MISSING_LIMIT,
     NO_VOLUME_COLUMN,
@@ -30,6 +29,7 @@ from jaxtrade.data.read.validate import (
 )
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.notation import iso
 from jaxtrade.types import TickValue
 
 if TYPE_CHECKING:

@@ -25,9 +25,10 @@ from jaxtrade.evaluation.record import DecisionBars, Steps
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.torso import forget
+from jaxtrade.notation import money
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening import make_fusion
-from jaxtrade.text import aligned, in_dollars, several
+from jaxtrade.text import aligned, several
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 
@@ -347,9 +348,9 @@ def attribute(
         []
         if profits[0] == own
         else [
-            f"ablation: evaluated side by side, the policy makes {in_dollars(profits[0])} with "
+            f"ablation: evaluated side by side, the policy makes {money(profits[0])} with "
             f"every slot; alone it makes "
-            f"{in_dollars(own)}, because sums are rounded otherwise"
+            f"{money(own)}, because sums are rounded otherwise"
         ]
     )
     by_absence = SlotMethod(

@@ -16,20 +16,19 @@ corrected for their number (`statistics.holm`).
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation.report import NOT_AVAILABLE, EvaluationResult
+from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, day_lots, holm, interval
 from jaxtrade.evaluation.trades import Trades
-from jaxtrade.text import aligned, in_dollars, several
+from jaxtrade.notation import NOT_AVAILABLE, at, money
+from jaxtrade.text import aligned, several
 from jaxtrade.types import MarketData
 
 MIN_TRADES = 10  # a cell with fewer is blank
@@ -117,13 +116,13 @@ def _notes(tables: Sequence[TradeTable]) -> tuple[str, ...]:
 
 def half_hours(result: EvaluationResult, trades: Trades) -> list[str]:
     """The half hour in which each trade was entered, as "09:30", on the clock of the exchange."""
-    clock, zone = result.clock, ZoneInfo(result.clock.zone)
+    clock = result.clock
     if result.settings["fill"] == "close":
         seconds = clock.time[trades.decision_row] + clock.bar_seconds
     else:
         seconds = clock.time[trades.entry_row]
-    times = [datetime.datetime.fromtimestamp(int(at), zone) for at in seconds]
-    return [f"{at.hour:02d}:{30 * (at.minute // 30):02d}" for at in times]
+    times = [at(int(each), result.clock.zone) for each in seconds]
+    return [f"{each.hour:02d}:{30 * (each.minute // 30):02d}" for each in times]
 
 
 def _weekdays(result: EvaluationResult, trades: Trades) -> list[str]:
@@ -225,13 +224,8 @@ def _lines(by: str, cells: Sequence[TradeCell]) -> list[str]:
 
 
 def _row(cell: TradeCell) -> tuple[str, ...]:
-    def money(value: float | None) -> str:
-        return NOT_AVAILABLE if value is None else in_dollars(value)
-
     span = (
-        NOT_AVAILABLE
-        if cell.interval is None
-        else " to ".join(in_dollars(end) for end in cell.interval)
+        NOT_AVAILABLE if cell.interval is None else " to ".join(money(end) for end in cell.interval)
     )
     return (
         f"  {cell.name.replace('_', ' ')}",

@@ -37,8 +37,9 @@ from jaxtrade.evaluation.challenge_accounts import (
     session_paths,
 )
 from jaxtrade.evaluation.record import DecisionBars, Record
-from jaxtrade.evaluation.report import NOT_AVAILABLE, EvaluationResult
+from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
+from jaxtrade.notation import NOT_AVAILABLE, shown
 from jaxtrade.text import aligned, several
 
 _AT_ONCE = 20_000  # accounts
@@ -267,7 +268,7 @@ def rules_text(settings: dict[str, Any]) -> str:
     rules = settings["rules"]
 
     def dollars(key: str) -> str:
-        return "off" if rules[key] is None else f"${rules[key]:,.0f}"
+        return shown(rules[key], "money", 0, none="off")
 
     parts = [
         f"account {settings['account']}: target {dollars('profit_target')}, drawdown {dollars('drawdown')}"

@@ -28,6 +28,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy, sampled
+from jaxtrade.evaluation.frames import write_frame
 from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.metrics import sessions_of
 from jaxtrade.evaluation.pictures import equity, style
@@ -41,10 +42,9 @@ from jaxtrade.evaluation.records import (
     PassRecords,
     write_records,
 )
-from jaxtrade.evaluation.report import EvaluationResult, Result, write_texts
-from jaxtrade.evaluation.seeds import SetResult
+from jaxtrade.evaluation.report import write_texts
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult, Result, SetResult
 from jaxtrade.evaluation.trades import (
-    AgentResult,
     BarClock,
     Trades,
     account_figures,
@@ -52,7 +52,6 @@ from jaxtrade.evaluation.trades import (
     coverage,
     figures_of,
     fills,
-    write_frame,
 )
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
@@ -336,11 +335,11 @@ def _labels(
     return tuple(labels)
 
 
-def records_of(
-    result: EvaluationResult, shown: AgentResult, also: Also = NOTHING
-) -> EvaluationRecords:
-    """The records of one symbol's evaluation. shown: the agent whose bars are kept. also: further
-    entries of `meta`, here and below."""
+def records_of(result: Result, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
+    """The records of an evaluation; of several symbols the days alone. shown: the agent whose bars
+    are kept. also: further entries of `meta`, here and below."""
+    if not isinstance(result, EvaluationResult) or result.joint:
+        return replace(day_records(result, also), shown=shown.name)
     decisions, clock = result.decisions, result.clock
     # All decision bars, with the flat bar of each session after its last one.
     after, last = decisions.last + 1, decisions.last
@@ -428,33 +427,31 @@ def _level(level: np.ndarray, quantity: np.ndarray) -> np.ndarray:
     return np.where((quantity == 0) | (np.abs(whole) >= NO_LEVEL), ABSENT, whole)
 
 
-def write_set(result: SetResult, directory: Path, also: Also = NOTHING) -> None:
-    """Write `evaluation.json`, `evaluation.txt` and `records.npz` of a set, and `write` each symbol
-    into a folder of its name. also: as in `write`, of the set."""
-    for symbol, own in result.symbols.items():
-        write(own, directory / symbol)
-    with staged(directory) as new:
-        write_texts(new, "evaluation", result.to_json(), result.table())
-        write_records(new / RECORDS, day_records(result, also))
-
-
 def write(
-    result: EvaluationResult, directory: Path, agent: str | None = None, also: Also = NOTHING
+    result: EvaluationResult | SetResult,
+    directory: Path,
+    agent: str | None = None,
+    also: Also = NOTHING,
 ) -> None:
-    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`,
-    `equity.png`,
-    `day.png` and `records.npz`.
+    """Write `evaluation.json`, `evaluation.txt` and `records.npz`; of one account, for one agent,
+    `trades.csv`, `equity.csv` and `equity.png` too, and `day.png` of one symbol. Of a set each
+    symbol has them in a folder of its name.
 
     agent: its name; default: the first agent. also: further entries of the records' `meta`.
     """
-    shown = result.agents[0] if agent is None else result.agent(agent)
+    if isinstance(result, SetResult):
+        for symbol, own in result.symbols.items():
+            write(own, directory / symbol, agent)
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
-        decimals = result.clock.decimals
-        write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
-        write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
-        style.write(equity.figure_of(result, shown), new / "equity.png")
-        style.write(equity.day_figure(result, shown), new / "day.png")
+        shown = result.agents[0] if agent is None else result.agent(agent)
+        if isinstance(result, EvaluationResult):
+            decimals = result.clock.decimals
+            write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
+            write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
+            style.write(equity.figure_of(result, shown), new / "equity.png")
+            if not result.joint:
+                style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
 
 

@@ -43,7 +43,8 @@ from jaxtrade.evaluation.evaluate import evaluate, lanes_of
 from jaxtrade.evaluation.record import Steps
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.evaluation.side_by_side import order_is_legal
-from jaxtrade.text import aligned, in_dollars, json_text, several
+from jaxtrade.notation import money
+from jaxtrade.text import aligned, json_text, several
 from jaxtrade.types import Array, PyTree, SessionSet
 
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies
@@ -262,7 +263,7 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
     """What the rows mean. settings: of an evaluation under the run's own costs."""
     yield f"1x is the run's own: {costs_text(settings)}"
     if not settings["slippage_ticks"]:
-        yield f"the run has no slippage to multiply, so its rows are in ticks of {in_dollars(settings['tick_value'])}"
+        yield f"the run has no slippage to multiply, so its rows are in ticks of {money(settings['tick_value'])}"
     if settings["two_sided"]:
         yield "the spread is in the bars: every row pays it once"
 

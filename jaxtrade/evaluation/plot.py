@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.style import LOOKS
+from jaxtrade.notation import date_span
 
 
 class ResultFigure(Figure):
@@ -59,7 +60,7 @@ def _mark_time(axis: Any, equity: pd.DataFrame) -> None:
     dates = [session.iloc[i] for i in first]
     if len(first) == 1:
         axis.set_xticks(*style.time_marks(list(equity.index)))
-        axis.set_xlabel(f"{style.span_of(dates)}, {getattr(equity.index, 'tz', '')}")
+        axis.set_xlabel(f"{date_span(dates)}, {getattr(equity.index, 'tz', '')}")
         return
     chosen, labels = style.date_marks(dates)
     axis.set_xticks([first[i] for i in chosen], labels)

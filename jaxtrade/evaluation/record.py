@@ -13,6 +13,7 @@ from flax import struct
 
 from jaxtrade.env.state import OFF, AccountParams, EndReason, Trailing
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.notation import money
 from jaxtrade.types import MarketData, SessionSet
 
 MONEY_LIMIT = OFF // 2  # beyond this |equity| one more bar could overflow int32
@@ -190,9 +191,9 @@ def checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> 
     large = np.flatnonzero(np.abs(record.equity) >= MONEY_LIMIT)
     if len(large):
         date = decisions.date[decisions.session[large[0]]]
-        money = record.equity[large[0]] / 1000
+        moved = record.equity[large[0]] / 1000
         raise ConfigError(
-            f"evaluation of '{name}': an account's equity moved by ${money:,.0f} by {date}, near the "
+            f"evaluation of '{name}': an account's equity moved by {money(moved, 0)} by {date}, near the "
             f"int32 limit of mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or "
             "lower env.quantity"
         )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import datetime
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxtrade.data.contracts import Contract
 from jaxtrade.data.market import Market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
@@ -25,7 +26,7 @@ from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
-from jaxtrade.text import local
+from jaxtrade.notation import local, points, price, shown
 from jaxtrade.types import Learner, PyTree
 
 SHORT = {
@@ -64,18 +65,22 @@ def _session_index(market: Market, session: str) -> int:
     return int(found[0])
 
 
-def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
+def _fills(event: Event, i: int, contract: Contract) -> str:
     """The fills in the bar after decision `i`, as text. The leaves of `event` are [L]."""
     parts = []
     if event.order_exit_quantity[i]:
         parts.append(
-            f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i])}"
+            f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i], contract)}"
         )
     if event.entry_quantity[i]:
-        parts.append(f"opened {event.entry_quantity[i]:+d} @ {price(event.entry_price[i])}")
+        parts.append(
+            f"opened {event.entry_quantity[i]:+d} @ {price(event.entry_price[i], contract)}"
+        )
     if event.exit_quantity[i]:
         reason = ExitReason(int(event.exit_reason[i])).name.lower()
-        parts.append(f"{reason} {event.exit_quantity[i]:+d} @ {price(event.exit_price[i])}")
+        parts.append(
+            f"{reason} {event.exit_quantity[i]:+d} @ {price(event.exit_price[i], contract)}"
+        )
     return ", ".join(parts)
 
 
@@ -95,7 +100,7 @@ def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
 
 
 def _dollars(mills: Any) -> str:
-    return "n/a" if int(mills) == NO_FLOOR else f"{int(mills) / 1000:.2f}"
+    return shown(None if int(mills) == NO_FLOOR else int(mills) / 1000, "ratio")
 
 
 def replay_lines(
@@ -124,16 +129,13 @@ def replay_lines(
 def _lines(
     env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str
 ) -> Iterator[str]:
-    contract, tick = market.contract, float(market.contract.tick_size)
-
-    def price(ticks: Any) -> str:
-        return f"{int(ticks) * tick:.{contract.decimals}f}"
+    contract = market.contract
 
     def level(ticks: Any, held: Any) -> str:
-        return price(ticks) if held and abs(int(ticks)) < NO_LEVEL else "-"
+        return price(ticks, contract) if held and abs(int(ticks)) < NO_LEVEL else "-"
 
     closes_at = market.bars.mid.close
-    wide = max(6, len(price(np.max(closes_at[record.row]))))
+    wide = max(6, len(price(np.max(closes_at[record.row]), contract)))
     names = env.actions
     letters = [SHORT.get(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(names)]
     seen, indices = _seen_slots(env)
@@ -172,9 +174,9 @@ def _lines(
         chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
         yield (
-            f"{closes} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
+            f"{closes} {price(closes_at[row], contract):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
             f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
-            f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
+            f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, contract)}"
             f"{end}"
         ).rstrip()
 
@@ -202,13 +204,9 @@ def last_session(
         decisions.rows[chosen] + 1
     )  # an action at the close of a bar takes effect in the next one
     bars, contract = market.bars.mid, market.contract
-    tick = float(contract.tick_size)
     floor, active = record.event.floor[chosen], record.active[chosen]
     trades = assemble_trades(record, decisions, params)
     trades = trades.where(trades.session == len(decisions.ids) - 1)
-
-    def points(ticks: Any) -> float:
-        return round(float(ticks) * tick, contract.decimals)
 
     return {
         "symbol": contract.symbol,
@@ -216,7 +214,7 @@ def last_session(
         "decimals": contract.decimals,
         "time": [local(int(t), contract.zone, "%H:%M") for t in market.bars.time[rows]],
         **{
-            name: [points(x) for x in np.asarray(getattr(bars, name))[rows]]
+            name: [points(x, contract) for x in np.asarray(getattr(bars, name))[rows]]
             for name in ("open", "high", "low", "close")
         },
         "equity": [int(x) / 1000 for x in record.equity[chosen]],
@@ -231,8 +229,8 @@ def last_session(
                 "contracts": int(trades.contracts[k]),
                 "entry": int(trades.entry_row[k] - rows[0]),
                 "exit": int(trades.exit_row[k] - rows[0]),
-                "entry_price": points(trades.entry_price[k]),
-                "exit_price": points(trades.exit_price[k]),
+                "entry_price": points(trades.entry_price[k], contract),
+                "exit_price": points(trades.exit_price[k], contract),
                 "reason": ExitReason(int(trades.reason[k])).name.lower().replace("_", " "),
                 "net": int(trades.net[k]) / 1000,
             }

@@ -7,28 +7,19 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation.metrics import MIN_SESSIONS, account_session_pnl
-from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.record import DecisionBars, Pass
-from jaxtrade.evaluation.trades import (
-    AgentResult,
-    BarClock,
-    equity_frame,
-    figures_frame,
-    trades_frame,
-)
+from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.openings import SplitHistory, history_lines
+from jaxtrade.notation import NOT_AVAILABLE, cost, money, shown
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, in_dollars, in_mills, json_text, ruled, several, short_repr
+from jaxtrade.text import aligned, json_text, ruled, several, short_repr
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+    pass
 
 
 LEAST = 5  # sessions; fewer give no useful interval
@@ -88,7 +79,7 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
         else f"outside noise, though past {unit}s prove nothing about others"
     )
     return (
-        f"per {unit} {in_dollars(mean)} +- {in_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
+        f"per {unit} {money(mean)} +- {money(half)} ({100 * CONFIDENCE:.0f} % interval): the "
         f"distance from flat is {within}"
     )
 
@@ -99,13 +90,13 @@ def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: 
     `noise`. key: the key to raise where they are too few (`key_of`)."""
     first, *others = agents
     net = first.net
-    made = f"made {in_dollars(net)} after costs" if first.trades else "never traded"
+    made = f"made {money(net)} after costs" if first.trades else "never traded"
     groups: dict[str, list[str]] = {"more than": [], "as much as": [], "less than": []}
     for other in others:
         if other.name.startswith("sampled"):
             continue
         word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
-        groups[word].append(f"{other.name} ({in_dollars(other.net)})")
+        groups[word].append(f"{other.name} ({money(other.net)})")
     ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
@@ -136,7 +127,6 @@ def notebook(title: str, png: Path | None = None, **parts: Any) -> str:
     return template.render({**empty, **parts}, title=title, picture=picture)
 
 
-NOT_AVAILABLE = "n/a"
 FORMAT = 1
 PASSES = {
     "strategy": "account rules off: drawdown, daily loss and target; contract cap stays",
@@ -144,256 +134,36 @@ PASSES = {
 }
 
 
-class Result:
-    """What the results of one symbol, of a set and of `allocate` have in common."""
-
-    agents: Any
-    decisions: Any
-    settings: Any
-    labels: Any
-    provenance: dict[str, Any]
-    history: SplitHistory | None
-
-    def agent(self, name: str) -> Any:
-        """The result of the agent `name`. Raises KeyError, which lists the names of this
-        evaluation.
-        """
-        for result in self.agents:
-            if result.name == name:
-                return result
-        raise KeyError(
-            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
-        )
-
-    @property
-    def dates(self) -> np.ndarray:
-        """datetime64[D][n]: the trade dates that were evaluated."""
-        return self.decisions.date
-
-    def daily_pnl(self, agent: Any, which: Pass = "strategy") -> np.ndarray:
-        """int64[n] mills: the profit of one of `agents` in a pass, by session."""
-        record = getattr(agent, which)
-        return account_session_pnl(record.equity, record.account, self.decisions.last)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; undefined figures are None."""
-        raise NotImplementedError
-
-    def verdict(self) -> str:
-        """One sentence: how the first agent compares with the baselines, on which sessions, and
-        whether it can be luck."""
-        raise NotImplementedError
-
-    def trades_of(self, name: str) -> pd.DataFrame:
-        """`trades` of the agent `name`. Raises KeyError."""
-        raise NotImplementedError
-
-    def equity_of(self, name: str) -> pd.DataFrame:
-        """`equity` of the agent `name`. Raises KeyError."""
-        raise NotImplementedError
-
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the first agent, one row each: times of the exchange, prices in points,
-        money in dollars. Of a set with a column `symbol`; of `allocate` its fills, as in
-        `trades.csv`.
-        """
-        return self.trades_of(self.agents[0].name)
-
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the first agent in both passes, one row per decision bar, indexed by the time
-        of its close. Of a set with a column `symbol`; of `allocate` as in `equity.csv`.
-        """
-        return self.equity_of(self.agents[0].name)
-
-    @property
-    def figures(self) -> pd.DataFrame:
-        """All figures: one row per (pass, figure), one column per agent."""
-        return figures_frame(self.to_json()["agents"])
-
-    def plot(self, name: str | None = None) -> Figure:
-        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
-        strategy pass; of a set, of the sum of all symbols' equities.
-        """
-        from jaxtrade.evaluation.plot import draw_equity
-
-        chosen = self.agents[0].name if name is None else name
-        return draw_equity(self.drawn_equity(chosen), title_of(self.settings, chosen))
-
-    def drawn_equity(self, name: str) -> pd.DataFrame:
-        """The equity that `plot` draws."""
-        return self.equity_of(name)
-
-    def agents_json(self) -> dict[str, Any]:
-        """The figures of each agent, by its name."""
-        return {
-            agent.name: {
-                "about": agent.about,
-                "strategy": agent.strategy_figures,
-                "account": agent.account_figures,
-            }
-            for agent in self.agents
-        }
-
-    def document(self) -> dict[str, Any]:
-        """`to_json` of one symbol or a set, without what only one of them has."""
-        return {
-            "format": FORMAT,
-            "settings": self.settings,
-            "labels": list(self.labels),
-            "passes": PASSES,
-            "agents": self.agents_json(),
-            "verdict": self.verdict(),
-            **history_json(self.history),
-        }
-
-    def header(self) -> list[str]:
-        """The lines above the table: sessions, conventions, costs (of each symbol) and labels."""
-        raise NotImplementedError
-
-    def lines(self, rules: str) -> list[str]:
-        """The console table of one symbol or a set. rules: of the account, in words."""
-        body = ruled(aligned(cells_of(self.to_json())))
-        return [
-            *self.header(),
-            rules,
-            "",
-            *body,
-            body[1],
-            *(f"{agent.name}: {agent.about}" for agent in self.agents),
-            "",
-            self.verdict(),
-            *history_lines(self.history),
-        ]
-
-    def compare(
-        self, unit: str = "session", of: str = "", hint: bool = False, orders: str = "trades"
-    ) -> str:
-        """The verdict (`compared`). unit: as there. of: which market, after the number of sessions.
-        hint: name the key to raise where they are too few. orders: the figure that counts the
-        trades.
-        """
-        split = self.provenance.get("split")
-        in_sample = any(label.startswith("in sample") for label in self.labels)
-        kind = "training" if in_sample else "held-out" if key_of(split) else ""
-        span = several(self.settings["sessions"], f"{kind} {unit}".strip())
-        standings = [
-            Standing(
-                agent.name,
-                agent.strategy_figures["net_profit"],
-                agent.strategy_figures[orders],
-                self.daily_pnl(agent),
-            )
-            for agent in self.agents
-        ]
-        return compared(standings, f"{span}{of}", unit, key_of(split) if hint else "")
-
-    def __repr__(self) -> str:
-        return repr_of(type(self).__name__, self.to_json())
-
-    def _repr_html_(self) -> str:
-        return to_html(self.to_json())
-
-
-@dataclass(frozen=True, repr=False)
-class EvaluationResult(Result):
-    """Results of several agents over the same decision bars, in the order given.
-
-    open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars).
-        start_balance: dollars.
-    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and
-        digests. actions:
-    names of the actions by id. history: how often these days were opened; None where nobody
-    counted.
-    """
-
-    agents: tuple[AgentResult, ...]
-    decisions: DecisionBars
-    clock: BarClock
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    start_balance: float
-    settings: dict[str, Any]
-    labels: tuple[str, ...]
-    provenance: dict[str, Any]
-    actions: tuple[str, ...] = ()
-    history: SplitHistory | None = None
-
-    def table(self) -> str:
-        """The console table: header, both passes with agents as columns, a verdict of one line,
-        then the registered sections.
-        """
-        rules = f"account rules: {rules_text(self.settings['rules'])}"
-        lines = self.lines(rules)
-        return "\n".join([*lines, *sections(self)])
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; undefined figures are None."""
-        return {**self.document(), "provenance": self.provenance}
-
-    def header(self) -> list[str]:
-        return header_of(self.settings, self.labels)
-
-    def verdict(self) -> str:
-        return self.compare()
-
-    def trades_of(self, name: str) -> pd.DataFrame:
-        return trades_frame(
-            self.agent(name).trades, self.decisions, self.clock, self.close, self.settings["fill"]
-        )
-
-    def equity_of(self, name: str) -> pd.DataFrame:
-        agent = self.agent(name)
-        return equity_frame(
-            agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
-        )
-
-
-def share(value: float) -> str:
-    return f"{100 * value:.1f} %"
-
-
-FORMS: dict[str, Callable[[Any], str]] = {
-    "money": "{:,.2f}".format,
-    "percent": "{:.2f} %".format,
-    "ratio": "{:.2f}".format,
-    "count": "{:,}".format,
-    "share": share,
-}
-FigureRow = tuple[str, str, Callable[[Any], str]]
+FigureRow = tuple[str, str, str]  # label, key of the figure, form of `notation.shown`
 
 
 def rows_of(text: str) -> tuple[FigureRow, ...]:
-    """Rows of a table from lines `label | figure | form`, with a form of `FORMS`."""
-    rows = [line.split(" | ") for line in text.strip("\n").splitlines()]
-    return tuple((label, key, FORMS[form]) for label, key, form in rows)
+    """Rows of a table from lines `label | figure | form`, with a form of `notation.shown`."""
+    return tuple(tuple(line.split(" | ")) for line in text.strip("\n").splitlines())  # type: ignore[misc]
 
 
 NO_LIMITS = "no limits"
 ALONE = "the account has no limits: one pass"  # in the title of a table that shows one pass
 STRATEGY_ROWS = rows_of("""
-net profit ($) | net_profit | money
+net profit ($) | net_profit | number
 return | return_pct | percent
 daily Sharpe | sharpe_daily | ratio
-max drawdown ($) | max_drawdown | money
+max drawdown ($) | max_drawdown | number
 trades | trades | count
 win rate | win_rate | share
 profit factor | profit_factor | ratio
-average trade ($) | average_trade | money
+average trade ($) | average_trade | number
 sides per session | turnover | ratio
 time in market | exposure | share
-commission ($) | commission | money
-slippage ($) | slippage | money
+commission ($) | commission | number
+slippage ($) | slippage | number
 """)
 # Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
 # all of them.
 SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
 SYMBOL_ROWS = tuple(row for row in STRATEGY_ROWS if row[1] in SHORT)
 ACCOUNT_ROWS = rows_of("""
-net profit ($) | net_profit | money
+net profit ($) | net_profit | number
 accounts opened | accounts | count
   passed | passed | count
   bust | bust | count
@@ -403,12 +173,35 @@ breaches | breaches | count
 best session share | best_session_share | share
 """)
 
+# The figures of `allocate`.
+NET = STRATEGY_ROWS[0]
+JOINT_STRATEGY = rows_of("""
+return (% of start) | return_pct | ratio
+Sharpe (daily, x sqrt 252) | sharpe_daily | ratio
+max drawdown ($) | max_drawdown | number
+round turns | trades | count
+win rate | win_rate | share
+orders | orders | count
+turnover (x start balance) | turnover | ratio
+costs ($) | costs | number
+exposure | exposure | share
+illegal actions | illegal_actions | count
+""")
+JOINT_ACCOUNT = rows_of("""
+accounts | accounts | count
+passed | passed | count
+bust | bust | count
+failed by daily loss | failed_daily_loss | count
+open at end | open_at_end | count
+net profit ($) | net_profit | number
+best session / total | best_session_share | share
+""")
+
 
 def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
     """The cells of a row. figures: those of each column."""
     label, key, form = row
-    values = [each[key] for each in figures]
-    return [f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)]
+    return [f"  {label}", *(shown(each[key], form) for each in figures)]
 
 
 def block(
@@ -430,7 +223,7 @@ def block(
 
 def rules_text(rules: dict[str, Any]) -> str:
     limits = [
-        f"{name.replace('_', ' ')} ${rules[name]:,.0f}"
+        f"{name.replace('_', ' ')} {money(rules[name], 0)}"
         for name in ("drawdown", "daily_loss", "profit_target")
         if rules[name] is not None
     ]
@@ -462,11 +255,9 @@ def costs_text(settings: Mapping[str, Any]) -> str:
     """
     ticks, each = settings["slippage_ticks"], settings["tick_value"]
     rate = "" if settings["currency"] == "USD" else " at the median rate"
-    size = several(ticks, "tick") + (
-        f", {in_mills(each)} per tick{rate}" if ticks != 1 or rate else ""
-    )
+    size = several(ticks, "tick") + (f", {cost(each)} per tick{rate}" if ticks != 1 or rate else "")
     return (
-        f"commission {in_mills(settings['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per "
+        f"commission {cost(settings['commission_per_side'])} per side, slippage {cost(ticks * each)} per "
         f"market or stop fill ({size}), per contract"
     )
 
@@ -481,38 +272,64 @@ def title_of(settings: Mapping[str, Any], agent: str) -> str:
     return f"{agent} on {settings['market']}, {span_of(settings)}"
 
 
-def header_of(
-    s: Mapping[str, Any],
-    labels: Sequence[str],
-    each: Mapping[str, Mapping[str, Any]] | None = None,
-) -> list[str]:
-    """`header` from the settings and labels of an evaluation. each: of a set, the settings of each
-    symbol."""
-    of, unit, costs = (
-        s["market"],
-        "session",
-        [f"costs: {costs_text(s)}"] if not each else ["costs:"],
-    )
-    if each:
+def is_joint(settings: Mapping[str, Any]) -> bool:
+    """Whether an evaluation is of `allocate`: its figures are others, and no statistics over seeds
+    are made of them."""
+    return "allocate" in settings
+
+
+def header(document: Mapping[str, Any]) -> list[str]:
+    """The lines above the table: sessions, conventions, costs (of each symbol) and labels.
+    document: as from `to_json`."""
+    s = document["settings"]
+    if is_joint(s):
+        return [
+            f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} "
+            f"({s['first_session']} .. {s['last_session']}), {s['decision_bars']:,} decision bars"
+        ]
+    of, unit, costs = s["market"], "session", [f"costs: {costs_text(s)}"]
+    if each := document.get("symbols"):
         of, unit = f"{several(len(each), 'symbol')} ({of})", "trade date"
         wide = max(map(len, each))
-        costs += [f"  {symbol:<{wide}}  {costs_text(own)}" for symbol, own in each.items()]
+        own = (f"  {name:<{wide}}  {costs_text(part['settings'])}" for name, part in each.items())
+        costs = ["costs:", *own]
     return [
         f"Evaluation on {of}, {several(s['sessions'], unit)} ({span_of(s)}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         *costs,
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
         f"{several(s['contracts_per_entry'], 'contract')} per entry",
-        *(f"NOTE: {label}" for label in labels),
+        *(f"NOTE: {label}" for label in document["labels"]),
     ]
+
+
+def table(document: Mapping[str, Any], history: SplitHistory | None) -> list[str]:
+    """The console table. document: as from `to_json`. history: its lines stand at the end."""
+    s, end = document["settings"], ["", document["verdict"], *history_lines(history)]
+    body = aligned(cells_of(document))
+    if is_joint(s):
+        return [
+            f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
+            f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
+            *(f"note: {label}" for label in document["labels"]),
+            "",
+            *body,
+            *end,
+        ]
+    rules = f"account rules: {rules_text(s['rules'])}"
+    if "symbols" in document:
+        rules = f"one account for each symbol, start {money(s['start_balance'], 0)}; {rules}"
+    head, rule, *rest = ruled(body)
+    about = (f"{name}: {agent['about']}" for name, agent in document["agents"].items())
+    return [*header(document), rules, "", head, rule, *rest, rule, *about, *end]
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in
 # `parts.REPORT_SECTIONS` by its title.
-Section = Callable[[EvaluationResult], Sequence[str]]
+Section = Callable[[Any], Sequence[str]]
 
 
-def sections(result: EvaluationResult) -> list[str]:
+def sections(result: Any) -> list[str]:
     """Lines of the registered sections, each under its title."""
     lines = []
     for title in REPORT_SECTIONS.names:
@@ -525,7 +342,9 @@ def cells_of(document: Mapping[str, Any]) -> list[list[str]]:
     for each pass. document: as from `to_json`."""
     agents, alone = document["agents"], one_pass(document)
     cells, symbols = [["", *agents]], document.get("symbols")
-    if symbols is None:
+    if is_joint(document["settings"]):
+        return cells + joint_cells(document)
+    if not symbols:
         title = f"Strategy ({ALONE if alone else 'account rules off'})"
         return cells + pass_cells(document, title, "Account")
     off = "" if alone else ", account rules off"
@@ -534,13 +353,27 @@ def cells_of(document: Mapping[str, Any]) -> list[list[str]]:
         title = f"{symbol} ({several(sessions, 'session')}{off})"
         cells += block(title, SYMBOL_ROWS, [each["strategy"] for each in every], sessions)
         if not alone:
-            rows = rows_of("net profit, rules on ($) | net_profit | money")
+            rows = rows_of("net profit, rules on ($) | net_profit | number")
             cells += block("", rows, [each["account"] for each in every], sessions)[1:]
     count = several(len(symbols), "symbol")
     title = ALONE.replace("account has", "accounts have") if alone else "account rules off"
     return cells + pass_cells(
         document, f"All {count}, strategy ({title})", f"All {count}, accounts"
     )
+
+
+def joint_cells(document: Mapping[str, Any]) -> list[list[str]]:
+    """The blocks of both passes of `allocate`."""
+    symbols, agents = document["settings"]["symbols"], document["agents"].values()
+    profits = rows_of("\n".join(f"  of {name} ($) | profit.{name} | number" for name in symbols))
+    cells, blank = [], [""] * len(agents)
+    for title, rows, which in (
+        ("Strategy (account rules off)", (NET, *profits, *JOINT_STRATEGY), "strategy"),
+        ("Account (rules on)", JOINT_ACCOUNT, "account"),
+    ):
+        cells.append([title, *blank])
+        cells += [figure_row(row, [each[which] for each in agents]) for row in rows]
+    return cells
 
 
 def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list[list[str]]:
@@ -557,8 +390,7 @@ def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list
 
 def to_html(document: Mapping[str, Any]) -> str:
     """Header, table and verdict for a notebook. document: as from `to_json`."""
-    each = {symbol: own["settings"] for symbol, own in document.get("symbols", {}).items()}
-    title, *lines = header_of(document["settings"], document["labels"], each)
+    title, *lines = header(document)
     return notebook(title, lines=lines, rows=cells_of(document), verdict=document["verdict"])
 
 
@@ -577,6 +409,6 @@ def repr_of(name: str, document: Mapping[str, Any]) -> str:
         name,
         settings["market"],
         f"{several(settings['sessions'], 'session')} {span_of(settings)}",
-        f"{first}: net {in_dollars(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
+        f"{first}: net {money(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
         f"agents: {', '.join(agents)}",
     )

@@ -34,6 +34,7 @@ from jaxtrade.evaluation.statistics import (
     psr,
     spa,
 )
+from jaxtrade.notation import NOT_AVAILABLE
 from jaxtrade.storage import digests
 from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.text import aligned, several
@@ -255,9 +256,6 @@ def _differing(one: RunDays, other: RunDays) -> str:
             span = str(only[0]) if len(only) == 1 else f"{only[0]} .. {only[-1]}"
             parts.append(f"{len(only)} of {len(own.dates)} only in {own.name}: {span}")
     return "; ".join(parts)
-
-
-NOT_AVAILABLE = "n/a"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
 from jaxtrade.evaluation.baselines import forget_episode, greedy
-from jaxtrade.evaluation.joint_result import JointAgent, PolicyAct, backtest
+from jaxtrade.evaluation.joint import JointAgent, PolicyAct, backtest
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Learner, PyTree, SessionSet

@@ -16,12 +16,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from jaxtrade.notation import duration
 from jaxtrade.progress.screen import (
     LastingStream,
     Now,
     Screen,
     ShownPhase,
-    duration,
     panel_closed,
     panel_opened,
 )

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
+from jaxtrade.notation import duration
 from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
-from jaxtrade.text import clock, printable
+from jaxtrade.text import printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -120,11 +121,6 @@ def restore() -> None:
 
 
 Now = Callable[[], str]  # what is done at this moment; called from another thread
-
-
-def duration(seconds: float) -> str:
-    """`4.2 s` below a minute, else `1:05` or `1:01:05`."""
-    return f"{seconds:.1f} s" if seconds < 59.95 else clock(seconds)
 
 
 @dataclass

@@ -7,12 +7,10 @@ base64. The page decodes it in `web/bundle.js`. Nothing in it depends on the clo
 from __future__ import annotations
 
 import base64
-import datetime
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -29,14 +27,6 @@ class PageClock:
     zone: str
     tick_size: float
     decimals: int
-
-    def points(self, ticks: int) -> float:
-        """A price in points."""
-        return round(ticks * self.tick_size, self.decimals)
-
-    def time_of_day(self, seconds: int) -> str:
-        """UTC seconds as `09:32` at the exchange."""
-        return f"{datetime.datetime.fromtimestamp(seconds, ZoneInfo(self.zone)):%H:%M}"
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.frames import TRADE_COLUMNS
 from jaxtrade.evaluation.records import BarRecords
-from jaxtrade.evaluation.trades import TRADE_COLUMNS
+from jaxtrade.notation import points, price
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, packed
 from jaxtrade.reporting.collect import Collected
 from jaxtrade.reporting.page import page
@@ -154,14 +155,14 @@ def _drawn(found: Collected, trade: PlacedTrade, first: int) -> dict[str, Any]:
     chart say.
     """
     clock, row = found.clock, trade.row
-    levels = [[bar, clock.points(level)] for bar, level in trade.stops]
-    target = None if trade.target is None else clock.points(trade.target)
+    levels = [[bar, points(level, clock)] for bar, level in trade.stops]
+    target = None if trade.target is None else points(trade.target, clock)
     facts = [
         ["Decision", f"{row['decision_time'][11:19]} at {row['decision_price']}"],
         ["Entry", f"{row['side']} {row['contracts']} at {row['entry_price']}"],
         ["Exit", f"{row['exit_reason'].replace('_', ' ')} at {row['exit_price']}"],
         ["Stop", _stop_fact(clock, levels)],
-        ["Target", "none" if target is None else f"{target:.{clock.decimals}f}"],
+        ["Target", "none" if target is None else price(trade.target, clock)],
         ["Bars held", f"{trade.exit - trade.entry + 1:,}"],
         ["Furthest against, in favour", f"{row['mae_ticks']} and {row['mfe_ticks']} ticks"],
         ["Commission, slippage", f"${row['commission']}, ${row['slippage']}"],
@@ -203,7 +204,7 @@ def _csv(found: Collected) -> str:
     writer.writerow(("trade", *TRADE_COLUMNS, "stop", "target", "legal"))
     for i, trade in enumerate(found.trades, 1):
         levels = [
-            "" if level is None else f"{found.clock.points(level):.{found.clock.decimals}f}"
+            "" if level is None else price(level, found.clock)
             for level in (trade.stop, trade.target)
         ]
         writer.writerow(

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from jaxtrade import notation
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.statistics import LEVEL
 from jaxtrade.reporting import schema, svg, words
@@ -23,7 +24,6 @@ from jaxtrade.version import __version__
 from jaxtrade.web import assets
 
 FILTERS = (
-    words.shown,
     words.spoken,
     words.times,
     words.ordinal,
@@ -52,9 +52,10 @@ def environment() -> Environment:
     """The templates, with what they may call."""
     found = assets.environment("jaxtrade.reporting")
     found.filters.update({each.__name__: each for each in FILTERS})
+    found.filters["shown"] = functools.partial(notation.shown, minus=notation.MINUS)
     found.globals.update({each.__name__: each for each in FUNCTIONS})
     found.globals.update(
-        minus=words.MINUS,
+        minus=notation.MINUS,
         splits=schema.SPLITS,
         least_sessions=MIN_SESSIONS,
         level=f"{100 * LEVEL:.0f} %",

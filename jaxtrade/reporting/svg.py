@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxtrade.notation import local, short_number
 from jaxtrade.reporting.bars import PageClock, extremes
 from jaxtrade.reporting.schema import Figures
-from jaxtrade.text import short_number
 
 POINTS = 700  # of a picture
 MARKS = 6  # of an x axis
@@ -188,7 +188,10 @@ def marks(marked: Marked) -> list[tuple[int, str]]:
     first = np.append(0, marked.last[:-1] + 1)
     if len(first) == 1:
         chosen = np.linspace(0, len(marked.at) - 1, min(MARKS, len(marked.at))).astype(int)
-        return [(int(marked.at[i]), marked.clock.time_of_day(int(marked.time[i]))) for i in chosen]
+        return [
+            (int(marked.at[i]), local(int(marked.time[i]), marked.clock.zone, "%H:%M"))
+            for i in chosen
+        ]
     return [(int(marked.at[i]), str(marked.session[i])) for i in first[:: -(-len(first) // MARKS)]]
 
 

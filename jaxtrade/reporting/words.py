@@ -1,33 +1,9 @@
-"""Figures and names as text, as the templates of the pages show them.
-
-A figure that is undefined is `n/a`, never 0; losses are as visible as gains.
-"""
+"""Names and sentences, as the templates of the pages show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
-MINUS, NONE = "\u2212", "n/a"
-DIGITS = {"money": 2, "signed": 2, "number": 2, "share": 1, "count": 0}  # form -> its decimals
-
-
-def shown(value: float | None, form: str, digits: int | None = None) -> str:
-    """A figure as text, with a true minus sign.
-
-    form: `money` (`$1,234.50`), `signed` (`+$3.00`), `number` (`1,234.50`), `share` (of 0..1,
-        `31.6 %`), `count` (`1,235`), or `metric`, four significant digits.
-    digits: decimals in place of those of `DIGITS`.
-    """
-    if value is None:
-        return NONE
-    if form == "metric":
-        return f"{value:.4g}".replace("-", MINUS)
-    digits = DIGITS[form] if digits is None else digits
-    rounded = round(100 * value if form == "share" else value, digits)
-    sign = MINUS if rounded < 0 else "+" if form == "signed" and rounded > 0 else ""
-    dollar = "$" if form in ("money", "signed") else ""
-    return f"{sign}{dollar}{abs(rounded):,.{digits}f}{' %' if form == 'share' else ''}"
 
 
 def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:

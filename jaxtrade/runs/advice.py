@@ -56,6 +56,7 @@ from jaxtrade.advisor.table import (
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError, JournalError
+from jaxtrade.notation import share
 from jaxtrade.rl.listening import AdviceExchange, AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
 from jaxtrade.runs.rundir import SUMMARY, program, quoted
@@ -378,7 +379,7 @@ def figure_lines(
         )
     lines += unusable_lines(figures)
     lines.append(
-        f"advisor, in the last update: {_measured(last, '')}, override {_percent(last.get('override'))}"
+        f"advisor, in the last update: {_measured(last, '')}, override {share(last.get('override'))}"
     )
     for number, member in enumerate(figures.get("members", ())):
         lines.append(f"  member {number}, {member['kind']}: {_measured(last, f'/{number}')}")
@@ -415,8 +416,8 @@ def _measured(last: Mapping[str, Any], suffix: str) -> str:
     )
     trust = _figure(found["trust"], ".3g", " (log-odds)")
     return (
-        f"hit rate {_percent(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
-        f"{trust}, advice on {_percent(found['advice_share'])} of steps, agreement {_percent(found['agreement'])}"
+        f"hit rate {share(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
+        f"{trust}, advice on {share(found['advice_share'])} of steps, agreement {share(found['agreement'])}"
     )
 
 
@@ -541,9 +542,9 @@ def closing_line(found: Mapping[str, Any]) -> str:
     requests = "no requests" if found["requests"] is None else f"{found['requests']:,} requests"
     trust = _figure(found["trust"], ".3g", " (log-odds)")
     return (
-        f"LLM query rate: {_percent(found['query_rate'])} of decisions had advice (advisor {found['kind']}: "
-        f"{requests}, hit rate {_percent(found['hit_rate'])} over {scored}, trust {trust}, agreement "
-        f"{_percent(found['agreement'])})"
+        f"LLM query rate: {share(found['query_rate'])} of decisions had advice (advisor {found['kind']}: "
+        f"{requests}, hit rate {share(found['hit_rate'])} over {scored}, trust {trust}, agreement "
+        f"{share(found['agreement'])})"
     )
 
 
@@ -566,7 +567,3 @@ def closing_of(
 def _number(value: Any) -> float | None:
     """A finite number, or None."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _percent(share: float | None) -> str:
-    return _figure(share and 100 * share, ".1f", " %")

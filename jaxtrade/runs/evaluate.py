@@ -25,14 +25,13 @@ from jaxtrade.evaluation.evaluate import (
     evaluate,
     standard_agents,
     write,
-    write_set,
 )
-from jaxtrade.evaluation.joint_result import JointResult, evaluate_joint, joint_agents
-from jaxtrade.evaluation.joint_result import write as write_joint
+from jaxtrade.evaluation.joint import evaluate_joint, joint_agents
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.replay import replay_lines
-from jaxtrade.evaluation.seeds import Results, SetResult
+from jaxtrade.evaluation.result import SetResult
+from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
@@ -304,17 +303,12 @@ def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[
             "day_bars": day_bars(setup.market, result.dates.astype(str).tolist()),
             "policy_sha256": sha[number],
         }
-        if isinstance(result, JointResult):
-            write_joint(result, own, about)
-        elif isinstance(result, SetResult):
-            write_set(result, own, about)
-        else:
-            write(result, own, also=about)
+        write(result, own, also=about)
 
 
 def _evaluate_joint(
     setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
-) -> dict[int, JointResult]:
+) -> dict[int, EvaluationResult]:
     """`evaluate_policies` of `allocate`, without files."""
     env: Any = setup.env
     market: Any = setup.market

@@ -28,7 +28,8 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.report import LEAST, key_of
-from jaxtrade.evaluation.seeds import Results, SetResult
+from jaxtrade.evaluation.result import SetResult
+from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import Spread
 from jaxtrade.rl.state import finished

@@ -26,7 +26,8 @@ from jaxtrade.evaluation.openings import (
     with_policy,
     with_trials,
 )
-from jaxtrade.evaluation.seeds import POLICY, SetResult
+from jaxtrade.evaluation.result import SetResult
+from jaxtrade.evaluation.seeds import POLICY
 from jaxtrade.runs import rundir
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.trials import TRIALS, SplitOpening, append_opening, read_trials, trials_folder

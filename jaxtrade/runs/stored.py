@@ -10,22 +10,20 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import TASK
 from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import joint_result, report, seeds, trades
-from jaxtrade.evaluation.evaluate import EvaluationResult
+from jaxtrade.evaluation import frames, report, seeds
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
-from jaxtrade.evaluation.seeds import Results, SetResult
+from jaxtrade.evaluation.result import EvaluationResult, SetResult, Views
+from jaxtrade.evaluation.seeds import Results
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
@@ -45,17 +43,22 @@ FIRST = ("test", "validation", "train")  # the order in which the evaluation of 
 
 
 @dataclass(frozen=True, repr=False)
-class StoredEvaluation:
+class StoredEvaluation(Views):
     """An evaluation that is read from its folder: `evaluation/<split>` of a run, or one of its
     seeds.
 
     document: the content of `evaluation.json`. zone: IANA zone of the exchange, for the times of
-        the frames.
+        the frames. Of a set of symbols, the frames have a column `symbol`; of `allocate` they are
+        fills, and equity with one column for each symbol.
     """
 
     path: Path
     document: dict[str, Any]
     zone: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `evaluation.json`."""
+        return self.document
 
     @property
     def table(self) -> str:
@@ -71,18 +74,39 @@ class StoredEvaluation:
         return self.document["verdict"]
 
     @cached_property
+    def symbols(self) -> dict[str, StoredEvaluation]:
+        """symbol -> its evaluation, of a set; empty for one account."""
+        return {
+            symbol: StoredEvaluation(self.path / symbol, document, self.zone)
+            for symbol, document in self.document.get("symbols", {}).items()
+        }
+
+    @cached_property
     def trades(self) -> pd.DataFrame:
         """The trades of the policy, one row each. See `EvaluationResult.trades`. Raises
         DataError.
         """
-        return trades.read_trades(self.path / "trades.csv", self.zone)
+        if self.symbols:
+            return frames.by_symbol({name: each.trades for name, each in self.symbols.items()})
+        path = self.path / "trades.csv"
+        joint = report.is_joint(self.document["settings"])
+        return frames.read_fills(path) if joint else frames.read_trades(path, self.zone)
 
     @cached_property
     def equity(self) -> pd.DataFrame:
         """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises
         DataError.
         """
-        return trades.read_equity(self.path / "equity.csv", self.zone)
+        if self.symbols:
+            return frames.by_symbol({name: each.equity for name, each in self.symbols.items()})
+        path, settings = self.path / "equity.csv", self.document["settings"]
+        if report.is_joint(settings):
+            return frames.read_joint(path, settings["symbols"])
+        return frames.read_equity(path, self.zone)
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        """`equity`; the folder has that of one agent alone."""
+        return self.equity
 
     @cached_property
     def records(self) -> EvaluationRecords:
@@ -90,85 +114,6 @@ class StoredEvaluation:
         Raises DataError.
         """
         return read_records(self.path / RECORDS)
-
-    @property
-    def figures(self) -> pd.DataFrame:
-        """All figures: one row per (pass, figure), one column per agent."""
-        return trades.figures_frame(self.document["agents"])
-
-    def plot(self) -> Figure:
-        """A matplotlib figure: equity and drawdown of the policy in the strategy pass."""
-        from jaxtrade.evaluation.plot import draw_equity
-
-        return draw_equity(
-            self.equity,
-            report.title_of(self.document["settings"], next(iter(self.document["agents"]))),
-        )
-
-    def __repr__(self) -> str:
-        return report.repr_of(type(self).__name__, self.document)
-
-    def _repr_html_(self) -> str:
-        return report.to_html(self.document)
-
-
-@dataclass(frozen=True, repr=False)
-class StoredSet(StoredEvaluation):
-    """The evaluation of a set of symbols: `evaluation/<split>`, with a folder for each symbol.
-
-    Frames have a column `symbol`. symbols: the evaluation of each symbol.
-    """
-
-    @cached_property
-    def symbols(self) -> dict[str, StoredEvaluation]:
-        """symbol -> its evaluation."""
-        return {
-            symbol: StoredEvaluation(self.path / symbol, document, self.zone)
-            for symbol, document in self.document["symbols"].items()
-        }
-
-    @cached_property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the policy on every symbol. See `SetResult.trades`. Raises DataError."""
-        return trades.by_symbol({symbol: each.trades for symbol, each in self.symbols.items()})
-
-    @cached_property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the policy on every symbol. See `SetResult.equity`. Raises DataError."""
-        return trades.by_symbol({symbol: each.equity for symbol, each in self.symbols.items()})
-
-    def plot(self) -> Figure:
-        """A matplotlib figure: the sum of all symbols' equities and its drawdown, strategy pass."""
-        from jaxtrade.evaluation.plot import draw_equity
-
-        settings, agents = self.document["settings"], self.document["agents"]
-        return draw_equity(
-            trades.summed_equity(self.equity, settings["start_balance"]),
-            report.title_of(settings, next(iter(agents))),
-        )
-
-
-@dataclass(frozen=True, repr=False)
-class StoredJoint(StoredEvaluation):
-    """The evaluation of `allocate`: `evaluation/<split>`. Frames as those of `JointResult`: fills,
-    and equity with one column for each symbol."""
-
-    @cached_property
-    def trades(self) -> pd.DataFrame:
-        """The fills of the policy, one row each. Raises DataError."""
-        return joint_result.read_frame(self.path / "trades.csv")
-
-    @cached_property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the policy, one row per decision bar. Raises DataError."""
-        return joint_result.read_frame(self.path / "equity.csv")
-
-    def plot(self) -> Figure:
-        """Not built. Raises ConfigError."""
-        raise joint_result.no_picture()
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.table)}</pre>"
 
 
 class _Run:
@@ -226,20 +171,17 @@ class StoredRun(_Run):
         """The evaluations by name: `test`, or `test/seed_3`, `test/agent_003` if the run has
         several agents. Empty before the first one.
 
-        That of a set is a `StoredSet`, which holds those of its symbols; of `allocate` a
-        `StoredJoint`. Raises DataError if a file is damaged.
+        That of a set holds those of its symbols. Raises DataError if a file is damaged.
         """
         root, zone = self.path / "evaluation", _zone(self.config)
         found = sorted(
             root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts)
         )
-        together = self.config.env.task == TASK
-        several = len(symbols_of(self.config)) > 1 and not together
-        kind = StoredJoint if together else StoredSet if several else StoredEvaluation
+        of = {path.parent.relative_to(root).as_posix(): path for path in found}
         return {
-            path.parent.relative_to(root).as_posix(): kind(path.parent, _read(path), zone)
-            for path in found
-            if not (several and path.parent.name in symbols_of(self.config))
+            name: StoredEvaluation(path.parent, _read(path), zone)
+            for name, path in of.items()
+            if path.parent.name not in symbols_of(self.config)
         }
 
     @property
@@ -349,7 +291,7 @@ def episodes_frame(path: Path) -> pd.DataFrame:
             f"{file}: no such file: the run has not begun to train, or it was told to write none "
             "(monitor.on, monitor.csv)"
         )
-    return trades.read_episodes(file)
+    return frames.read_episodes(file)
 
 
 def _zone(config: RunConfig) -> str:
@@ -383,6 +325,8 @@ class RunResult(_Run):
     0, or 1 if the run finished but a learning-health check failed. table: the evaluation as text;
     for several seeds, their spread; for a sweep a row per agent. scores: of a sweep with validation
     sessions, the mean reward per validation session of each agent, by its index; empty for others.
+    Of a sweep that needed several programs, training is that of the first, and programs: the result
+    of each. places: agent of the sweep -> the folder of its program, and its number there.
     """
 
     path: Path
@@ -390,6 +334,8 @@ class RunResult(_Run):
     evaluations: Results
     exit_code: int
     scores: tuple[float, ...] = ()
+    programs: tuple[RunResult, ...] = ()
+    places: Mapping[int, tuple[Path, int]] = field(default_factory=dict)
 
     @property
     def evaluation(self) -> EvaluationResult | SetResult:
@@ -407,10 +353,16 @@ class RunResult(_Run):
         if not self.scores:
             return []
         about = [result.provenance for result in self.evaluations.values()]
-        return seeds.ranking(
-            self.scores,
-            [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about],
-        )
+        agents = [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about]
+        lines, scores = seeds.ranking(self.scores, agents), self.scores
+        best = max(range(len(scores)), key=lambda i: (scores[i], -i))
+        if best in self.places:
+            path, number = self.places[best]
+            lines.append(
+                f"agent {best} is agent {number} of {path}: jaxtrade evaluate "
+                f"{shlex.quote(str(path))} --agent {number}"
+            )
+        return lines
 
     def __repr__(self) -> str:
         return short_repr(
@@ -424,26 +376,3 @@ class RunResult(_Run):
     def _repr_html_(self) -> str:
         blocks = [each._repr_html_() for each in self.evaluations.values()]
         return report.notebook(str(self.path), self.path / ADVICE, blocks=blocks)
-
-
-@dataclass(frozen=True, repr=False)
-class SweepResult(RunResult):
-    """The outcome of a sweep that needed several programs. training: of the first. programs: the
-    result of each.
-    places: agent of the sweep -> the folder of its program, and its number there."""
-
-    programs: tuple[RunResult, ...] = ()
-    places: Mapping[int, tuple[Path, int]] = field(default_factory=dict)
-
-    @property
-    def ranking(self) -> list[str]:
-        lines = super().ranking
-        if not lines:
-            return []
-        best = max(range(len(self.scores)), key=lambda i: (self.scores[i], -i))
-        path, number = self.places[best]
-        return [
-            *lines,
-            f"agent {best} is agent {number} of {path}: jaxtrade evaluate {shlex.quote(str(path))} "
-            f"--agent {number}",
-        ]

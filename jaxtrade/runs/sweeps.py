@@ -40,7 +40,7 @@ from jaxtrade.runs.memory import explained
 from jaxtrade.runs.plan import RunPlan
 from jaxtrade.runs.policies import ranked
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
-from jaxtrade.runs.stored import RunResult, SweepResult
+from jaxtrade.runs.stored import RunResult
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.text import aligned, several
 from jaxtrade.training import loop
@@ -93,7 +93,7 @@ def _create(
     rundir.create_folder(path, fill)
 
 
-def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> SweepResult:
+def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> RunResult:
     """The results of all programs as one, by the agents' indices in the sweep."""
     evaluations: dict[int, Any] = {}
     scores: dict[int, float] = {}
@@ -106,7 +106,7 @@ def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> S
                 scores[index] = result.scores[number]
     ordered = dict(sorted(evaluations.items()))
     ranked = tuple(scores[index] for index in ordered) if len(scores) == len(ordered) else ()
-    return SweepResult(
+    return RunResult(
         path,
         found[0].training,
         ordered,

@@ -77,7 +77,7 @@ BEST_FOLDER, LAST_FOLDER = "policy_best", "policy_last"
 def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
     """Train what a plan says, save the policies and evaluate them. `jaxtrade train` calls this.
 
-    A sweep whose agents need several programs is a `SweepResult`: each program is a run in
+    A sweep whose agents need several programs has `programs`: each one is a run in
     `path/group_<n>`. A run that goes on has the same bits as if it had never stopped, on the same
     devices; on others it needs `parallel.reduce=strict` for that.
 

@@ -15,7 +15,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
-from jaxtrade.progress.screen import duration
+from jaxtrade.notation import duration
 from jaxtrade.runs import rundir
 from jaxtrade.runs.auto_envs import measure_update, sized
 from jaxtrade.runs.evaluate import evaluate_run

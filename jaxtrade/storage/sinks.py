@@ -23,9 +23,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtrade.errors import DataError
+from jaxtrade.notation import clock_time
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
-from jaxtrade.text import clock
 
 if TYPE_CHECKING:
     from jaxtrade.types import (
@@ -117,7 +117,7 @@ def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
         f"update {last['update']:.0f}/{last['total_updates']:.0f}",
         f"steps {last['steps']:,.0f}",
         f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s",
-        f"eta {clock(last['eta_seconds'])}",
+        f"eta {clock_time(last['eta_seconds'])}",
     ]
     if "episode_reward" in last:
         parts.append(

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.host.prompts import RAW_SLOTS
-from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns, stamp
+from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns
 from jaxtrade.data.market import build_market
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.notation import stamp
 from tests.advisor.markets import EURUSD, book, config, market
 
 FEATURES = (

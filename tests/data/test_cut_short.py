@@ -14,7 +14,7 @@ from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check_text, describe_text
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import bundled
-from jaxtrade.data.read.stamps import iso
+from jaxtrade.notation import iso
 from tests import vendors
 from tests.data.conftest import set_to, table_of, utc
 from tests.data.damaged import regular_hours

@@ -16,9 +16,9 @@ from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check, check_text, describe_text
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import bundled, from_frame, load_bars
-from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
+from jaxtrade.notation import iso
 from tests.data.conftest import findings_of, set_to
 from tests.data.damaged import (
     FIELDS,

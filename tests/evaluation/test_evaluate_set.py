@@ -15,13 +15,13 @@ from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics, report
-from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
+from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
 from jaxtrade.evaluation.members import for_member, member_sessions, members_of
-from jaxtrade.evaluation.seeds import total_equity
+from jaxtrade.evaluation.result import total_equity
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.stored import StoredSet
+from jaxtrade.runs.stored import StoredEvaluation
 from tests.messages import missing
 from tests.rl.test_train import assert_same
 
@@ -207,12 +207,12 @@ def test_frames_have_a_column_symbol(result):
 
 @pytest.mark.slow
 def test_what_is_written_is_read_again(result, tmp_path):
-    write_set(result, tmp_path)
+    write(result, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [*SYMBOLS, "digests.json", "evaluation.json", "evaluation.txt", "records.npz"]
     )
     assert (tmp_path / "USDJPY" / "day.png").is_file()
-    stored = StoredSet(
+    stored = StoredEvaluation(
         tmp_path, json.loads((tmp_path / "evaluation.json").read_text()), "America/New_York"
     )
     assert stored.table == result.table()

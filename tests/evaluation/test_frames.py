@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.trades import TRADE_COLUMNS, WORDS, read_equity, read_trades
+from jaxtrade.evaluation.frames import TRADE_COLUMNS, WORDS, read_equity, read_trades
 from jaxtrade.runs.train import RunResult
 from jaxtrade.training.loop import TrainResult
 from tests.evaluation.tiny import walked

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from jaxtrade.evaluation.pictures import equity, style, training
-from jaxtrade.text import short_number
+from jaxtrade.notation import MINUS, share, short_number
 from tests.evaluation.tiny import LENGTHS, walked
 from tests.messages import missing
-
-MINUS = style.MINUS
 
 
 @pytest.fixture(scope="module")
@@ -432,5 +430,5 @@ def test_money_has_its_minus_before_the_dollar():
         "$0.00",
     ]
     assert style.dollars(-0.4, 0) == "$0"
-    assert re.fullmatch(r"\d+ %", style.percent(0.235))
-    assert style.percent(None) == "n/a"
+    assert re.fullmatch(r"\d+ %", share(0.235, 0))
+    assert share(None) == "n/a"

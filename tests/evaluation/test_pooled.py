@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.seeds import by_date, pooled, total_equity, trade_dates
+from jaxtrade.evaluation.result import by_date, pooled, total_equity, trade_dates
 
 
 def evaluated(times, dates, *agents):

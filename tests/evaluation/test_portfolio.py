@@ -12,19 +12,14 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.joint_result import (
-    FILES,
-    NAMES,
-    evaluate_joint,
-    fill_rows,
-    joint_agents,
-    write,
-)
+from jaxtrade.evaluation.evaluate import write
+from jaxtrade.evaluation.frames import fills_frame
+from jaxtrade.evaluation.joint import NAMES, evaluate_joint, joint_agents
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
-from jaxtrade.runs.stored import StoredJoint, open_run
+from jaxtrade.runs.stored import StoredEvaluation, open_run
 from jaxtrade.runs.studies import grid_run
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
@@ -129,7 +124,15 @@ def test_an_account_that_ends_is_followed_by_a_new_one(result):
 
 def test_files_add_up(result, tmp_path):
     write(result, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "digests.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "evaluation.json",
+        "evaluation.txt",
+        "trades.csv",
+        "equity.csv",
+        "equity.png",
+        "records.npz",
+        "digests.json",
+    }
     document = json.loads((tmp_path / "evaluation.json").read_text())
     net = document["agents"]["greedy"]["strategy"]["net_profit"]
     with (tmp_path / "trades.csv").open() as file:
@@ -147,14 +150,14 @@ def test_files_add_up(result, tmp_path):
     assert len(result.trades) == len(fills)
     assert len(result.equity) == len(result.decisions.rows)
     assert document["verdict"] == result.verdict()
-    stored = StoredJoint(tmp_path, document, "America/New_York")
+    stored = StoredEvaluation(tmp_path, document, "America/New_York")
     pd.testing.assert_frame_equal(stored.trades, result.trades)
     pd.testing.assert_frame_equal(stored.equity, result.equity)
     assert stored.table == result.table()
-    assert "<pre>" in stored._repr_html_()
+    assert "  of MES ($)".strip() in stored._repr_html_()
     assert "MES" in repr(stored)
-    with pytest.raises(ConfigError, match="no picture is built"):
-        stored.plot()
+    for drawn in (stored.plot(), result.plot()):
+        assert drawn.axes[0].lines[0].get_ydata()[-1] == pytest.approx(50_000 + net)
 
 
 def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result):
@@ -165,16 +168,15 @@ def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result):
     assert not missing(said, "skill from luck", "split.test_sessions")
 
 
-def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result):
+def test_an_order_has_the_time_of_the_bar_at_whose_open_it_is_filled(result, setup):
     """The first bar that is joined in its symbol; here one bar was missing in the other symbol."""
-    market = result.market
-    late = replace(result, market=replace(market, opens=market.opens - np.array([0, 60])))
-    for before, after in zip(
-        fill_rows(result, result.agents[0]), fill_rows(late, result.agents[0]), strict=True
-    ):
-        moved = pd.Timestamp(before[0]) - pd.Timestamp(after[0])
-        expected = 60 if before[1] == "MNQ" and before[5] == "order" else 0
-        assert moved.total_seconds() == expected
+    late = replace(setup.market, opens=setup.market.opens - np.array([0, 60]))
+    record, before = result.agents[0].strategy, result.trades
+    after = fills_frame(record, result.decisions, late)
+    moved = (before["time"] - after["time"]).dt.total_seconds()
+    ordered = (before["symbol"] == "MNQ") & (before["reason"] == "order")
+    assert len(before) == len(after) > ordered.sum() > 0
+    assert moved.tolist() == (60.0 * ordered).tolist()
 
 
 def test_the_validation_score_is_the_account_pass(result, setup, policy):

@@ -11,7 +11,8 @@ import pytest
 
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.trades import BarClock, assemble_trades, trades_frame, write_frame
+from jaxtrade.evaluation.frames import trades_frame, write_frame
+from jaxtrade.evaluation.trades import BarClock, assemble_trades
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import (
     backtested,

@@ -16,9 +16,10 @@ import pytest
 from rich.console import Console
 
 from jaxtrade.cli.shared import open_screen, print_result
+from jaxtrade.notation import duration
 from jaxtrade.progress import screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
-from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings, duration
+from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings
 from jaxtrade.storage.sinks import progress_line
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)

@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxtrade.config import load_config
 from jaxtrade.env.state import EndReason, ExitReason
+from jaxtrade.evaluation.frames import TRADE_COLUMNS
 from jaxtrade.evaluation.records import (
     ABSENT,
     BarRecords,
@@ -20,7 +21,6 @@ from jaxtrade.evaluation.records import (
     write_records,
 )
 from jaxtrade.evaluation.run_days import evaluated_records
-from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.runs import rundir
 from jaxtrade.storage.trials import SplitOpening, append_opening
 

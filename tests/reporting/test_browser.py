@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from jaxtrade.notation import MINUS
 from jaxtrade.reporting import collect, make
-from jaxtrade.reporting.words import MINUS
 from tests import webdriver
 from tests.reporting.made import made_run
 from tests.reporting.parsed import parsed, unpacked

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from jaxtrade.evaluation.records import ABSENT
+from jaxtrade.notation import MINUS, local
 from jaxtrade.reporting import bars, svg, words
 from jaxtrade.reporting.bars import PageClock, extremes, placed
 from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.svg import Marked
-from jaxtrade.reporting.words import MINUS
 from tests.reporting.made import ACTIONS, made_records, trade_lines
 from tests.reporting.parsed import parsed, unpacked
 
 PARTS = environment().get_template("parts.html").module
+SHOWN = environment().filters["shown"]
 CHARTS = environment().get_template("charts.html").module
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -32,7 +33,7 @@ CHARTS = environment().get_template("charts.html").module
     [(1234.5, "$1,234.50"), (-3, f"{MINUS}$3.00"), (0, "$0.00"), (-0.004, "$0.00"), (None, "n/a")],
 )
 def test_money_as_text(value, text):
-    assert words.shown(value, "money") == text
+    assert SHOWN(value, "money") == text
 
 
 @pytest.mark.parametrize(
@@ -49,9 +50,9 @@ def test_losses_are_as_visible_as_gains(value, html):
 
 
 def test_shares_and_numbers_as_text():
-    assert words.shown(0.3158, "share") == "31.6 %"
-    assert words.shown(None, "share") == "n/a"
-    assert words.shown(-1234.567, "number") == f"{MINUS}1,234.57"
+    assert SHOWN(0.3158, "share") == "31.6 %"
+    assert SHOWN(None, "share") == "n/a"
+    assert SHOWN(-1234.567, "number") == f"{MINUS}1,234.57"
 
 
 @pytest.mark.parametrize(
@@ -357,7 +358,7 @@ def test_a_position_without_levels_has_none():
 
 def test_times_of_day_are_those_of_the_exchange():
     """2013-10-11T13:31Z is 09:31 in New York, 2013-12-11T14:31Z too."""
-    assert [CLOCK.time_of_day(seconds) for seconds in (1381498260, 1386772260)] == [
+    assert [local(seconds, CLOCK.zone, "%H:%M") for seconds in (1381498260, 1386772260)] == [
         "09:31",
         "09:31",
     ]

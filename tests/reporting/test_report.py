@@ -15,10 +15,11 @@ from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.trades import TRADE_COLUMNS
+from jaxtrade.evaluation.frames import TRADE_COLUMNS
+from jaxtrade.notation import MINUS
 from jaxtrade.reporting import collect, make, page
+from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.schema import OPTIONAL, command
-from jaxtrade.reporting.words import MINUS, shown
 from jaxtrade.runs import rundir
 from jaxtrade.web.assets import source_hash
 from tests.evaluation.test_report import result_of
@@ -42,6 +43,8 @@ SECTIONS = [
 ]
 EVIL = "<script>alert(1)</script>"
 MARKET = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
+
+shown = environment().filters["shown"]
 
 
 def report_of(run, **choice):

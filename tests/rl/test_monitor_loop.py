@@ -8,7 +8,7 @@ from flax import struct
 
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import DivergedError
-from jaxtrade.evaluation.trades import read_episodes
+from jaxtrade.evaluation.frames import read_episodes
 from jaxtrade.storage.monitor import COLUMNS, ROWS, MonitorSink
 from jaxtrade.training.loop import train
 from jaxtrade.types import Learner, LearnerInfo

@@ -41,7 +41,7 @@ from jaxtrade.config import validated
 from jaxtrade.config.base import Section
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import local
+from jaxtrade.notation import local
 
 PROMPT: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("prompt.yaml").read_text(encoding="utf-8")

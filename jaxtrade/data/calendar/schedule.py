@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import local
+from jaxtrade.notation import local
 
 # UTC seconds as wall-clock seconds, computed once per run of equal days.
 

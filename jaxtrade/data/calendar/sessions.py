@@ -24,7 +24,7 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import local
+from jaxtrade.notation import local
 from jaxtrade.types import SessionTable
 
 

@@ -45,7 +45,8 @@ from jaxtrade.data.read.validate import (
     widen,
 )
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import local, several, short_repr
+from jaxtrade.notation import local
+from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtrade.config import Roll
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.tabular import Fault, Table
+from jaxtrade.notation import iso
 
 MONTHS = "FGHJKMNQUVXZ"
 START = "start"  # stands for the start of the data, from which the first contract is front

@@ -12,8 +12,10 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.style import LOOKS
-from jaxtrade.evaluation.report import EvaluationResult
-from jaxtrade.evaluation.trades import AgentResult, Trades
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.trades import Trades
+from jaxtrade.notation import at as time_at
+from jaxtrade.notation import date_span, share
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
 WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
@@ -35,12 +37,12 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
     parts = [
         f"net {style.dollars(figures['net_profit'])}",
         f"{count:,} trade{'' if count == 1 else 's'}",
-        *([f"{style.percent(figures['win_rate'])} won"] if count else []),
+        *([f"{share(figures['win_rate'], 0)} won"] if count else []),
         f"max drawdown {style.dollars(figures['max_drawdown'])}",
         *notes,
     ]
     return (
-        f"{agent.name} on {result.settings['market']}, {style.span_of(dates)}",
+        f"{agent.name} on {result.settings['market']}, {date_span(dates)}",
         "   ·   ".join(parts),
     )
 
@@ -51,7 +53,8 @@ def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))
     axes = figure.subplots(4, 1, **LOOKS["equity panels"])
     figure.subplots_adjust(**LOOKS["equity frame"])
-    for axis, panel in zip(axes, (_prices, _equity, _drawdown, _account), strict=True):
+    first = _profits if result.joint else _prices
+    for axis, panel in zip(axes, (first, _equity, _drawdown, _account), strict=True):
         panel(axis, result, agent)
         style.legend_above(axis)
         axis.margins(x=0.01)
@@ -80,6 +83,16 @@ def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     if 0 < count <= MOST_MARKS:
         _trades(axis, result, agent)
     style.price_axis(axis, result.clock)
+
+
+def _profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    """What each symbol of a joint account has made, without account rules."""
+    frame, colors = result.equity_of(agent.name), LOOKS["others"]
+    for i, symbol in enumerate(result.settings["symbols"]):
+        color = colors[i % len(colors)]
+        axis.plot(frame[f"profit_{symbol}"], color=color, label=symbol, **LOOKS["other agent"])
+    style.money_axis(axis, "profit")
+    axis.set_title("Profit of each symbol")
 
 
 def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
@@ -241,7 +254,7 @@ def _mark_time(axes: Any, result: EvaluationResult) -> None:
     decisions, bottom = result.decisions, axes[-1]
     first = np.append(0, decisions.last[:-1] + 1)
     if len(first) == 1:
-        at, labels = style.time_marks(style.local_times(result.clock, decisions.rows + 1))
+        at, labels = style.time_marks(_times(result, decisions.rows))
         bottom.set_xticks(at, labels)
         bottom.set_xlabel(f"close of the bar, {result.clock.zone}")
         return
@@ -254,6 +267,12 @@ def _mark_time(axes: Any, result: EvaluationResult) -> None:
     middle = (first + decisions.last) / 2
     bottom.set_xticks([middle[i] if few else first[i] for i in chosen], labels)
     bottom.set_xlabel("session")
+
+
+def _times(result: EvaluationResult, rows: np.ndarray) -> list[datetime.datetime]:
+    """The close of the bar after each decision, at the exchange."""
+    clock = result.clock
+    return [time_at(int(clock.time[row + 1]) + clock.bar_seconds, clock.zone) for row in rows]
 
 
 MOST_CANDLES = 220
@@ -298,7 +317,7 @@ def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
 def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[str, str]:
     """The two lines above the picture: which day, and the figures of its trades."""
     date: datetime.date = result.decisions.date.tolist()[day.number]
-    title = f"{agent.name} on {result.settings['market']}, {style.span_of([date])}"
+    title = f"{agent.name} on {result.settings['market']}, {date_span([date])}"
     count, won = len(day.trades), int((day.trades.net > 0).sum())
     if not count:
         return title, "no trades" + (
@@ -327,9 +346,7 @@ def day_figure(result: EvaluationResult, agent: AgentResult) -> Any:
     top.set_title(f"Candles of {minutes:g} minute{'' if minutes == 1 else 's'}")
     style.legend_above(top)
     _profit(bottom, agent, day)
-    at, labels = style.time_marks(
-        style.local_times(result.clock, result.decisions.rows[day.first : day.last + 1] + 1)
-    )
+    at, labels = style.time_marks(_times(result, result.decisions.rows[day.first : day.last + 1]))
     bottom.set_xticks(at, labels)
     bottom.set_xlabel(f"close of the bar, {result.clock.zone}")
     count = day.last - day.first + 1

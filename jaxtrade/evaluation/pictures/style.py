@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import yaml
 
 from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.notation import MINUS, shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,7 +28,6 @@ COLOURS = LOOKS["colours"]
 WON, LOST = COLOURS["blue"], COLOURS["vermillion"]
 DPI = 110
 STEPS = (5, 10, 15, 30, 60, 120, 180, 240)  # minutes between two marks of a time axis
-MINUS = "\u2212"
 
 
 def load() -> None:
@@ -85,13 +84,8 @@ def write(figure: Any, path: Path) -> bool:
 
 
 def dollars(value: float, digits: int = 2) -> str:
-    """`$1,234.50`, with a minus sign in front of the dollar."""
-    return f"{MINUS if round(value, digits) < 0 else ''}${abs(value):,.{digits}f}"
-
-
-def percent(share: float | None) -> str:
-    """A share as per cent; `n/a` if it is undefined."""
-    return "n/a" if share is None else f"{100 * share:.0f} %"
+    """Money with the minus sign of pictures."""
+    return shown(value, "money", digits, MINUS)
 
 
 def legend_above(axis: Any) -> None:
@@ -172,15 +166,6 @@ def exits(axis: Any, x: np.ndarray, price: np.ndarray, won: np.ndarray, size: fl
             )
 
 
-def local_times(clock: BarClock, rows: np.ndarray) -> list[datetime.datetime]:
-    """The close of each market row, in the market's time zone."""
-    zone = ZoneInfo(clock.zone)
-    return [
-        datetime.datetime.fromtimestamp(int(clock.time[row]) + clock.bar_seconds, zone)
-        for row in rows
-    ]
-
-
 def time_marks(times: Sequence[datetime.datetime]) -> tuple[list[int], list[str]]:
     """(indices, labels) of the bars of one session at full hours, or at other round times, at most
     nine of them.
@@ -222,11 +207,3 @@ def date_marks(dates: Sequence[datetime.date]) -> tuple[list[int], list[str]]:
         f"{name} {dates[i].year}" if year else name
         for i, name, year in zip(at, names, years, strict=True)
     ]
-
-
-def span_of(dates: Sequence[datetime.date]) -> str:
-    """`Fri 11 Oct 2013`, or `7 Oct 2013 to 11 Oct 2013, 5 sessions`."""
-    first, last = dates[0], dates[-1]
-    if len(dates) == 1:
-        return f"{first:%a} {first.day} {first:%b %Y}"
-    return f"{first.day} {first:%b %Y} to {last.day} {last:%b %Y}, {len(dates)} sessions"

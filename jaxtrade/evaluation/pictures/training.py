@@ -10,8 +10,9 @@ import numpy as np
 
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.evaluation.pictures.style import LOOKS
+from jaxtrade.notation import MINUS, share, short_number
 from jaxtrade.storage.sinks import EACH
-from jaxtrade.text import several, short_number
+from jaxtrade.text import several
 
 MOST_POINTS = 400  # more updates are averaged in groups
 FEW = 30  # updates up to which each is marked by a point
@@ -143,7 +144,7 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
     if name in FLOOR and (values < FLOOR[name]).any():
         values, cut = (
             np.maximum(values, FLOOR[name]),
-            f", cut off below {FLOOR[name]:g}".replace("-", style.MINUS),
+            f", cut off below {FLOOR[name]:g}".replace("-", MINUS),
         )
     x, known = _along(rows), np.isfinite(values).any(axis=1)
     label = LABELS.get(name, name.replace("_", " ").capitalize())
@@ -381,7 +382,7 @@ def advice_figure(
         "Agreement with advice (line); steps with advice (dots)",
     )
     axes[1, 1].set_ylim(0, 1)
-    axes[1, 1].yaxis.set_major_formatter(lambda value, _: style.percent(value))
+    axes[1, 1].yaxis.set_major_formatter(lambda value, _: share(value, 0))
     axes[1, 1].set_xlabel("update")
     figure.text(
         0.012,
@@ -440,7 +441,7 @@ def _calibration(axis: Any, advisors: Sequence[Advisor], bins: int, horizon: int
     )
     axis.set(**LOOKS["calibration axes"])
     for which in (axis.xaxis, axis.yaxis):
-        which.set_major_formatter(lambda value, _: style.percent(value))
+        which.set_major_formatter(lambda value, _: share(value, 0))
     axis.plot([0, 1], [0, 1], **LOOKS["calibrated"])
     axis.axhline(0.5, **LOOKS["chance"])
     axis.text(0.012, 0.525, "chance", ha="left", **LOOKS["words"])

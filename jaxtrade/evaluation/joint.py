@@ -1,5 +1,5 @@
-"""The evaluation of `allocate`: its agents over every decision bar of a session set, their figures,
-the result, its table, and its files.
+"""The evaluation of `allocate`: its agents over every decision bar of a session set, and their
+figures.
 
 As in `evaluation.backtest`: the strategy pass has the account rules off; in the account pass an
 account that ends is followed by a new one at the next session.
@@ -7,14 +7,11 @@ account that ends is followed by a new one at the next session.
 
 from __future__ import annotations
 
-import csv
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,23 +26,17 @@ from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
 from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
-from jaxtrade.env.state import EndReason, ExitReason, ObservationRef
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.env.state import EndReason, ObservationRef
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
-from jaxtrade.evaluation.evaluate import NOTHING, Also, agent_key, data_labels, day_records
-from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
+from jaxtrade.evaluation.evaluate import agent_key, data_labels
+from jaxtrade.evaluation.frames import fills_frame
 from jaxtrade.evaluation.record import DecisionBars, decision_bars, without_rules
-from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import FORMAT, Result, figure_row, rows_of, write_texts
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
-from jaxtrade.evaluation.trades import account_outcome, write_csv
-from jaxtrade.storage.staged import staged
-from jaxtrade.text import aligned, several, short_repr
+from jaxtrade.evaluation.trades import BarClock, account_outcome
+from jaxtrade.notation import money
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
 
@@ -350,163 +341,6 @@ def strategy_figures(
     }
 
 
-FILES = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", RECORDS)
-TEXTS = ("symbol", "reason")
-FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "cost", "booked")
-
-
-@dataclass(frozen=True)
-class JointAgentResult:
-    """The two passes of one agent. Figures by name."""
-
-    name: str
-    about: str
-    strategy: JointRecord
-    account: JointRecord
-    strategy_figures: dict[str, Any]
-    account_figures: dict[str, Any]
-
-
-@dataclass(frozen=True, repr=False)
-class JointResult(Result):
-    """Results of several agents of `allocate` over the same decision bars. settings, labels,
-    provenance, history: as in `evaluation.report.EvaluationResult`."""
-
-    agents: tuple[JointAgentResult, ...]
-    decisions: DecisionBars
-    market: Portfolio
-    start_balance: float
-    settings: dict[str, Any]
-    labels: tuple[str, ...]
-    provenance: dict[str, Any]
-    history: SplitHistory | None = None
-
-    def header(self) -> list[str]:
-        """The line above the table of a sweep."""
-        s = self.settings
-        return [
-            f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({s['first_session']} .. "
-            f"{s['last_session']}), {s['decision_bars']:,} decision bars"
-        ]
-
-    def table(self) -> str:
-        """The console table: agents as columns."""
-        profits = [f"  of {name} ($) | profit.{name} | money" for name in self.market.symbols]
-        strategy = "\n".join(["net profit ($) | net_profit | money", *profits]) + STRATEGY_ROWS
-        lines = [["", *(each.name for each in self.agents)]]
-        for title, rows, which in (
-            ("Strategy (account rules off)", strategy, "strategy_figures"),
-            ("Account (rules on)", ACCOUNT_ROWS, "account_figures"),
-        ):
-            lines.append([title, *[""] * len(self.agents)])
-            figures = [getattr(each, which) for each in self.agents]
-            lines += [figure_row(row, figures) for row in rows_of(rows)]
-        s = self.settings
-        return "\n".join(
-            [
-                f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
-                f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
-                *(f"note: {label}" for label in self.labels),
-                "",
-                *aligned(lines),
-                "",
-                self.verdict(),
-                *history_lines(self.history),
-            ]
-        )
-
-    def verdict(self) -> str:
-        """One sentence: the first agent against the baselines, by net profit with the account rules
-        off, and whether it can be luck (`evaluation.report`)."""
-        return self.compare(hint=True, orders="orders")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; undefined figures are None."""
-        return {
-            "format": FORMAT,
-            "task": "allocate",
-            "settings": self.settings,
-            "labels": list(self.labels),
-            "provenance": self.provenance,
-            "verdict": self.verdict(),
-            **history_json(self.history),
-            "agents": self.agents_json(),
-        }
-
-    def trades_of(self, name: str) -> pd.DataFrame:
-        return as_frame(FILL_COLUMNS, fill_rows(self, self.agent(name)))
-
-    def equity_of(self, name: str) -> pd.DataFrame:
-        return as_frame(equity_columns(self), equity_rows(self, self.agent(name)))
-
-    def plot(self, name: str | None = None) -> Any:
-        """Not built. Raises ConfigError."""
-        raise no_picture()
-
-    def __repr__(self) -> str:
-        return short_repr(
-            "JointResult", "-".join(self.market.symbols), *(each.name for each in self.agents)
-        )
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.table())}</pre>"
-
-
-def no_picture() -> ConfigError:
-    """The error of `plot`."""
-    return ConfigError(
-        "env.task=allocate: no picture is built for several symbols; use `equity`, one column per "
-        "symbol"
-    )
-
-
-def as_frame(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
-    """The rows of `trades.csv` or `equity.csv` as a frame: times in UTC, numbers as numbers, names
-    as text.
-    """
-    import pandas as pd
-
-    frame = pd.DataFrame(list(rows), columns=list(columns))
-    for name in frame.columns:
-        if name == "time":
-            frame[name] = pd.to_datetime(frame[name], utc=True)
-        elif name not in TEXTS:
-            frame[name] = pd.to_numeric(frame[name])
-    return frame
-
-
-def read_frame(path: Path) -> pd.DataFrame:
-    """`as_frame` of a file. Raises DataError if it is not there."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such file; evaluate the run again: jaxtrade evaluate RUN")
-    with path.open(encoding="utf-8", newline="") as file:
-        columns, *rows = csv.reader(file)
-    return as_frame(columns, rows)
-
-
-STRATEGY_ROWS = """
-return (% of start) | return_pct | ratio
-Sharpe (daily, x sqrt 252) | sharpe_daily | ratio
-max drawdown ($) | max_drawdown | money
-round turns | trades | count
-win rate | win_rate | share
-orders | orders | count
-turnover (x start balance) | turnover | ratio
-costs ($) | costs | money
-exposure | exposure | share
-illegal actions | illegal_actions | count
-"""
-ACCOUNT_ROWS = """
-accounts | accounts | count
-passed | passed | count
-bust | bust | count
-failed by daily loss | failed_daily_loss | count
-open at end | open_at_end | count
-net profit ($) | net_profit | money
-best session / total | best_session_share | share
-"""
-
-
 def evaluate_joint(
     env: PortfolioEnv,
     params: PortfolioParams,
@@ -518,7 +352,7 @@ def evaluate_joint(
     trained_on: SessionSet | None = None,
     begun: Callable[[str], None] | None = None,
     notes: Sequence[str] = (),
-) -> JointResult:
+) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
 
     Raises DataError if the set is empty. begun: called before each pass of each agent. notes:
@@ -537,31 +371,39 @@ def evaluate_joint(
                 begun(f"{agent.name}, {which} pass")
             records[which] = backtest(env, agent, params, decisions, which == "account", key)
         results.append(
-            JointAgentResult(
+            AgentResult(
                 agent.name,
                 agent.about,
                 records["strategy"],
                 records["account"],
+                fills_frame(records["strategy"], decisions, market),
                 strategy_figures(records["strategy"], decisions, market.symbols, balance),
                 account_outcome(records["account"], decisions),
             )
         )
-    return JointResult(
+    labels = data_labels(market, decisions, trained_on)
+    if not market.has_volume:
+        labels.append("bars without volume: the volume features of their symbols are constant")
+    bars = market.data
+    return EvaluationResult(
         tuple(results),
         decisions,
-        market,
+        BarClock(
+            market.times,
+            market.bar_seconds,
+            Decimal(1),
+            2,
+            "UTC",
+        ),
+        np.asarray(bars.open),
+        np.asarray(bars.high),
+        np.asarray(bars.low),
+        np.asarray(bars.close),
         balance,
         _settings(env, market, decisions, config),
-        (
-            *data_labels(market, decisions, trained_on),
-            *(
-                []
-                if market.has_volume
-                else ["bars without volume: the volume features of their symbols are constant"]
-            ),
-            *notes,
-        ),
+        (*labels, *notes),
         dict(provenance),
+        tuple(env.actions),
     )
 
 
@@ -571,7 +413,7 @@ def _settings(
     chosen = config.allocate
     costs = [f"{chosen.cost_bp:g} bp"] if chosen.cost_bp else []
     costs += (
-        [f"impact {chosen.impact_bp:g} bp per ${chosen.impact_base:,.0f}"]
+        [f"impact {chosen.impact_bp:g} bp per {money(chosen.impact_base, 0)}"]
         if chosen.impact_bp
         else []
     )
@@ -595,85 +437,3 @@ def _settings(
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,
     }
-
-
-def _time(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def fill_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
-    """Rows of FILL_COLUMNS. Cost and booked profit of a symbol's bar stand in the row of its last
-    fill there.
-
-    An order is filled at the open of the first bar that is joined in its symbol. A forced exit is
-    at the close."""
-    record, market = agent.strategy, result.market
-    event, position = record.event, np.zeros(len(market.symbols), np.int64)
-    length = market.bar_seconds
-    for i in np.flatnonzero(
-        np.any([event.close_quantity, event.open_quantity, event.exit_quantity], axis=(0, 2))
-    ):
-        row = int(result.decisions.rows[i]) + 1
-        for s, contract in enumerate(market.contracts):
-            fills = [
-                (kind, int(quantity), int(getattr(event, f"{kind}_price")[i, s]))
-                for kind in ("close", "open", "exit")
-                if (quantity := getattr(event, f"{kind}_quantity")[i, s])
-            ]
-            for n, (kind, quantity, price) in enumerate(fills):
-                reason = (
-                    ExitReason(int(event.exit_reason[i, s])) if kind == "exit" else ExitReason.ORDER
-                )
-                position[s] += quantity
-                at = market.opens[row, s] if kind != "exit" else market.times[row]
-                at += length if reason in (ExitReason.FLAT, ExitReason.END_OF_DATA) else 0
-                money = (
-                    (int(event.cost[i, s]) / 1000, int(event.cash[i, s]) / 1000)
-                    if n + 1 == len(fills)
-                    else (0, 0)
-                )
-                yield (
-                    _time(at),
-                    contract.symbol,
-                    quantity,
-                    f"{price * contract.tick_size:.{contract.decimals}f}",
-                    int(position[s]),
-                    reason.name.lower(),
-                    *(f"{x:.3f}" for x in money),
-                )
-
-
-def equity_columns(result: JointResult) -> tuple[str, ...]:
-    """Columns of `equity.csv`; the profit of each symbol is cumulative."""
-    return (
-        "time",
-        "equity",
-        *(f"profit_{symbol}" for symbol in result.market.symbols),
-        "account_equity",
-        "account",
-    )
-
-
-def equity_rows(result: JointResult, agent: JointAgentResult) -> Iterator[tuple[Any, ...]]:
-    """One row for each bar after a decision, at its close, in dollars."""
-    profit = np.cumsum(agent.strategy.event.profit.astype(np.int64), axis=0)
-    for i, row in enumerate(result.decisions.rows):
-        at = result.market.times[int(row) + 1] + result.market.bar_seconds
-        yield (
-            _time(at),
-            f"{int(agent.strategy.equity[i]) / 1000:.3f}",
-            *(f"{int(p) / 1000:.3f}" for p in profit[i]),
-            f"{int(agent.account.equity[i]) / 1000:.3f}",
-            int(agent.account.account[i]),
-        )
-
-
-def write(result: JointResult, directory: Path, also: Also = NOTHING) -> None:
-    """Write `FILES`: those of the first agent, and of all agents the table and the document. also:
-    further entries of the records' `meta`."""
-    shown = result.agents[0]
-    with staged(directory) as new:
-        write_texts(new, "evaluation", result.to_json(), result.table())
-        write_csv(new / "trades.csv", FILL_COLUMNS, fill_rows(result, shown))
-        write_csv(new / "equity.csv", equity_columns(result), equity_rows(result, shown))
-        write_records(new / RECORDS, day_records(result, also))

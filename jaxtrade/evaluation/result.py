@@ -1,0 +1,455 @@
+"""The result of an evaluation: its agents in both passes, and what can be made of them.
+
+An evaluation is its records and its plain document (`to_json`); the console table, the page of a
+notebook, frames and pictures are views of these two (`report`, `frames`, `plot`). There are three
+results: `EvaluationResult` of one account, which trades one symbol or, with `allocate`, holds
+several; `SetResult` of several symbols with an account each; and `runs.stored.StoredEvaluation`, any
+of them read from its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxtrade.evaluation import frames, metrics, report
+from jaxtrade.evaluation.openings import SplitHistory, history_json
+from jaxtrade.evaluation.record import PASSES, DecisionBars, Pass
+from jaxtrade.evaluation.trades import BarClock, Figures, joined, strategy_figures
+from jaxtrade.notation import money
+from jaxtrade.text import several, short_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """One agent in both passes.
+
+    strategy, account: the records of the passes (`record.Record`, of `allocate`
+        `joint.JointRecord`); of a set a tuple, one for each symbol. trades: those of the strategy
+        pass (`trades.Trades`), whose net sums to its final equity, in mills; of `allocate` its
+        fills, as a frame. strategy_figures, account_figures: by name.
+    """
+
+    name: str
+    about: str
+    strategy: Any
+    account: Any
+    trades: Any
+    strategy_figures: Figures
+    account_figures: Figures
+
+    def __repr__(self) -> str:
+        return short_repr(
+            "AgentResult",
+            self.name,
+            several(self.strategy_figures["trades"], "trade"),
+            f"net {money(self.strategy_figures['net_profit'])}",
+            f"about: {self.about}",
+        )
+
+
+class Views:
+    """What is shown of any evaluation, from its document and its equity."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; undefined figures are None."""
+        raise NotImplementedError
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        """`equity` of the agent `name`. Raises KeyError."""
+        raise NotImplementedError
+
+    @property
+    def figures(self) -> pd.DataFrame:
+        """All figures: one row per (pass, figure), one column per agent."""
+        return frames.figures_frame(self.to_json()["agents"])
+
+    def plot(self, name: str | None = None) -> Figure:
+        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
+        strategy pass; of a set, of the sum of all symbols' equities.
+        """
+        from jaxtrade.evaluation.plot import draw_equity
+
+        document = self.to_json()
+        chosen = name or next(iter(document["agents"]))
+        equity = frames.drawn(document, self.equity_of(chosen))
+        return draw_equity(equity, report.title_of(document["settings"], chosen))
+
+    def __repr__(self) -> str:
+        return report.repr_of(type(self).__name__, self.to_json())
+
+    def _repr_html_(self) -> str:
+        return report.to_html(self.to_json())
+
+
+class Result(Views):
+    """What the results in memory have in common."""
+
+    agents: Any
+    decisions: Any
+    settings: Any
+    labels: Any
+    provenance: dict[str, Any]
+    history: SplitHistory | None
+
+    def agent(self, name: str) -> AgentResult:
+        """The result of the agent `name`. Raises KeyError, which lists the names of this
+        evaluation.
+        """
+        for result in self.agents:
+            if result.name == name:
+                return result
+        raise KeyError(
+            f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})"
+        )
+
+    @property
+    def dates(self) -> np.ndarray:
+        """datetime64[D][n]: the trade dates that were evaluated."""
+        return self.decisions.date
+
+    def daily_pnl(self, agent: AgentResult, which: Pass = "strategy") -> np.ndarray:
+        """int64[n] mills: the profit of one of `agents` in a pass, by session."""
+        record = getattr(agent, which)
+        return metrics.account_session_pnl(record.equity, record.account, self.decisions.last)
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        """`trades` of the agent `name`. Raises KeyError."""
+        raise NotImplementedError
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the first agent, one row each: times of the exchange, prices in points,
+        money in dollars. Of a set with a column `symbol`; of `allocate` its fills, as in
+        `trades.csv`.
+        """
+        return self.trades_of(self.agents[0].name)
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the first agent in both passes, one row per decision bar, indexed by the time
+        of its close. Of a set with a column `symbol`; of `allocate` as in `equity.csv`.
+        """
+        return self.equity_of(self.agents[0].name)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": report.FORMAT,
+            "settings": self.settings,
+            "labels": list(self.labels),
+            "passes": report.PASSES,
+            "agents": {
+                agent.name: {
+                    "about": agent.about,
+                    "strategy": agent.strategy_figures,
+                    "account": agent.account_figures,
+                }
+                for agent in self.agents
+            },
+            "verdict": self.verdict(),
+            **history_json(self.history),
+            **self._parts(),
+            "provenance": self.provenance,
+        }
+
+    def _parts(self) -> dict[str, Any]:
+        """What only this kind of result has in its document."""
+        raise NotImplementedError
+
+    def table(self) -> str:
+        """The console table: header, both passes with agents as columns (of a set after a block for
+        each symbol), a verdict of one line, then the registered sections.
+        """
+        return "\n".join([*report.table(self.to_json(), self.history), *self._sections()])
+
+    def _sections(self) -> list[str]:
+        return []
+
+    def verdict(self) -> str:
+        """One sentence: how the first agent compares with the baselines, on which sessions, and
+        whether it can be luck."""
+        raise NotImplementedError
+
+    def compare(
+        self, unit: str = "session", of: str = "", hint: bool = False, orders: str = "trades"
+    ) -> str:
+        """The verdict (`report.compared`). unit: as there. of: which market, after the number of
+        sessions. hint: name the key to raise where they are too few. orders: the figure that counts
+        the trades.
+        """
+        key = report.key_of(self.provenance.get("split"))
+        in_sample = any(label.startswith("in sample") for label in self.labels)
+        kind = "training" if in_sample else "held-out" if key else ""
+        span = several(self.settings["sessions"], f"{kind} {unit}".strip())
+        standings = [
+            report.Standing(
+                agent.name,
+                agent.strategy_figures["net_profit"],
+                agent.strategy_figures[orders],
+                self.daily_pnl(agent),
+            )
+            for agent in self.agents
+        ]
+        return report.compared(standings, f"{span}{of}", unit, key if hint else "")
+
+
+@dataclass(frozen=True, repr=False)
+class EvaluationResult(Result):
+    """Results of several agents over the same decision bars, in the order given.
+
+    open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars); of
+        `allocate` int[T, S]. start_balance: dollars. settings: conventions and costs. labels: notes
+        for the reader. provenance: versions, device and digests. actions: names of the actions by
+        id. history: how often these days were opened; None where nobody counted.
+    """
+
+    agents: tuple[AgentResult, ...]
+    decisions: DecisionBars
+    clock: BarClock
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    start_balance: float
+    settings: dict[str, Any]
+    labels: tuple[str, ...]
+    provenance: dict[str, Any]
+    actions: tuple[str, ...] = ()
+    history: SplitHistory | None = None
+
+    @property
+    def joint(self) -> bool:
+        """Whether the account holds several symbols (`allocate`)."""
+        return report.is_joint(self.settings)
+
+    def _parts(self) -> dict[str, Any]:
+        return {"task": "allocate"} if self.joint else {}
+
+    def _sections(self) -> list[str]:
+        return [] if self.joint else report.sections(self)
+
+    def verdict(self) -> str:
+        return self.compare(hint=True, orders="orders") if self.joint else self.compare()
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        trades = self.agent(name).trades
+        if self.joint:
+            return trades
+        return frames.trades_frame(
+            trades, self.decisions, self.clock, self.close, self.settings["fill"]
+        )
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        agent = self.agent(name)
+        of = agent.strategy, agent.account, self.decisions, self.clock
+        if self.joint:
+            return frames.joint_frame(*of, self.settings["symbols"])
+        return frames.equity_frame(*of, self.start_balance)
+
+
+SAME = (
+    "task",
+    "contracts_per_entry",
+    "intrabar",
+    "fill",
+    "mark",
+    "start_balance",
+    "account",
+    "rules",
+    "seed",
+)  # settings that all symbols of a set have in common
+
+
+@dataclass(frozen=True, repr=False)
+class SetResult(Result):
+    """The evaluations of a set's symbols over the same split, by symbol, with the same agents.
+
+    Every symbol trades an account of its own, under the same rules. provenance: versions, device
+    and digests. digests: sha256 of the run's configuration and of all data. history: how often
+    these days were opened; None where nobody counted.
+    """
+
+    symbols: dict[str, EvaluationResult]
+    provenance: dict[str, Any]
+    digests: dict[str, str]
+    history: SplitHistory | None = None
+
+    @cached_property
+    def agents(self) -> tuple[AgentResult, ...]:
+        """The agents over all symbols, in the order given."""
+        return pooled(list(self.symbols.values()))
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What was evaluated. sessions: number of trade dates."""
+        each = [result.settings for result in self.symbols.values()]
+        return (
+            {
+                "market": ", ".join(self.symbols),
+                "symbols": list(self.symbols),
+                **metrics.sessions_of(self.dates),
+                "decision_bars": sum(own["decision_bars"] for own in each),
+                "coverage": min(own["coverage"] for own in each),
+            }
+            | {name: each[0][name] for name in SAME}
+            | self.digests
+        )
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Notes for the reader. A note that does not hold for every symbol begins with those for
+        which it does.
+        """
+        found: dict[str, list[str]] = {}
+        for symbol, result in self.symbols.items():
+            for label in result.labels:
+                found.setdefault(label, []).append(symbol)
+        return tuple(
+            label if len(symbols) == len(self.symbols) else f"{', '.join(symbols)}: {label}"
+            for label, symbols in found.items()
+        )
+
+    def _parts(self) -> dict[str, Any]:
+        return {"symbols": {symbol: own.to_json() for symbol, own in self.symbols.items()}}
+
+    @property
+    def dates(self) -> np.ndarray:
+        return trade_dates(list(self.symbols.values()))
+
+    def daily_pnl(self, agent: AgentResult, which: Pass = "strategy") -> np.ndarray:
+        """int64[n] mills: the profit of one of `agents` in a pass, by trade date."""
+        each = list(self.symbols.values())
+        return by_date(each, [own.daily_pnl(own.agent(agent.name), which) for own in each])
+
+    def verdict(self) -> str:
+        return self.compare("trade date", f" of {several(len(self.symbols), 'symbol')}", hint=True)
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        return frames.by_symbol(
+            {symbol: own.trades_of(name) for symbol, own in self.symbols.items()}
+        )
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        return frames.by_symbol(
+            {symbol: own.equity_of(name) for symbol, own in self.symbols.items()}
+        )
+
+
+# The agents of a set, over all symbols: sums of their accounts. Money is integer mills until the
+# figures, which are dollars. A figure that is undefined is None.
+
+SUMS = (
+    "accounts",
+    "passed",
+    "bust",
+    "failed_daily_loss",
+    "open_at_end",
+    "reached_target",
+    "breaches",
+    "trades",
+    "illegal_actions",
+    "idle_bars",
+)
+
+
+def pooled(results: Sequence[EvaluationResult]) -> tuple[AgentResult, ...]:
+    """Each agent over all symbols, in the order of the agents. results: one for each symbol, with
+    the same agents.
+
+    Raises ValueError if their agents differ.
+    """
+    names = [[agent.name for agent in result.agents] for result in results]
+    if any(each != names[0] for each in names):
+        raise ValueError(f"the symbols were evaluated with different agents: {names}")
+    every = zip(*(result.agents for result in results), strict=True)
+    return tuple(_pooled_agent(results, agents) for agents in every)
+
+
+def trade_dates(results: Sequence[EvaluationResult]) -> np.ndarray:
+    """datetime64[D][n]: every trade date of any symbol, in order."""
+    return np.unique(np.concatenate([result.decisions.date for result in results]))
+
+
+def by_date(results: Sequence[EvaluationResult], pnl: Sequence[np.ndarray]) -> np.ndarray:
+    """int64[n]: the sum by trade date of each symbol's P&L by session."""
+    dates = trade_dates(results)
+    total = np.zeros(len(dates), np.int64)
+    for result, each in zip(results, pnl, strict=True):
+        total[np.searchsorted(dates, result.decisions.date)] += each
+    return total
+
+
+def total_equity(results: Sequence[EvaluationResult], equity: Sequence[np.ndarray]) -> np.ndarray:
+    """int64[K] mills: the sum of the symbols' equities at each of the K times at which any of them
+    is marked.
+
+    equity: int64[L] of each symbol, at the close of the bar after each decision. Between its own
+        marks, a symbol keeps its latest one; before the first it has made nothing.
+    """
+    times = [
+        result.clock.time[result.decisions.rows + 1] + result.clock.bar_seconds
+        for result in results
+    ]
+    union = np.unique(np.concatenate(times))
+    total = np.zeros(len(union), np.int64)
+    for own, marks in zip(times, equity, strict=True):
+        known = np.searchsorted(own, union, side="right")
+        total += np.append(0, marks)[known]
+    return total
+
+
+def _pooled_agent(
+    results: Sequence[EvaluationResult], agents: Sequence[AgentResult]
+) -> AgentResult:
+    """The figures of `trades.strategy_figures` and `trades.account_figures`, with these meanings
+    for a set.
+
+    Strategy: return_pct: of the sum of all start balances. sharpe_daily, best_session,
+    worst_session: of the P&L by trade date. max_drawdown: of the total equity. turnover: sides of
+    all symbols per trade date. exposure: share of all decision bars. Figures of trades are over the
+    trades of all symbols. Account: sums over the accounts of all symbols. best_session_share: of
+    the accounts' P&L by trade date.
+    """
+    pnl, total = (
+        by_date(
+            results,
+            [result.daily_pnl(own, which) for result, own in zip(results, agents, strict=True)],
+        )
+        for which in PASSES
+    )
+    strategy = [agent.strategy_figures for agent in agents]
+    account = [agent.account_figures for agent in agents]
+    bars = [len(result.decisions.rows) for result in results]
+    trades = joined([agent.trades for agent in agents])
+    return AgentResult(
+        agents[0].name,
+        agents[0].about,
+        tuple(agent.strategy for agent in agents),
+        tuple(agent.account for agent in agents),
+        trades,
+        strategy_figures(
+            pnl,
+            total_equity(results, [agent.strategy.equity for agent in agents]),
+            trades,
+            sum(result.start_balance for result in results),
+            average_trade=metrics.average(trades.net / 1000),
+            exposure=sum(
+                each["exposure"] * count for each, count in zip(strategy, bars, strict=True)
+            )
+            / sum(bars),
+            illegal_actions=sum(each["illegal_actions"] for each in strategy),
+        ),
+        {name: sum(each[name] for each in account) for name in SUMS}
+        | {
+            "net_profit": int(total.sum()) / 1000,
+            "best_session_share": metrics.best_session_share(total),
+        },
+    )
