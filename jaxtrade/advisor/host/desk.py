@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use
+from jaxtrade.advisor.host.policy import Booking, Gates, Use
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.types import (
     Advice,
@@ -438,7 +438,7 @@ class Desk:
     pool: WorkerPool
     ready: deque[tuple[int, Advice]]
     faults: ContainedFaults
-    use: Use = TRAINING
+    use: Use
 
     def __post_init__(self) -> None:
         options, backend = self.options, self.backend

@@ -295,7 +295,7 @@ class Gates:
         backend: Backend,
         tell: Callable[[str], None],
         now: float,
-        use: Use = TRAINING,
+        use: Use,
     ) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
