@@ -30,7 +30,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
 from jaxtrade.advisor.host.policy import Booking, Gates, Use
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
@@ -451,7 +450,6 @@ class Desk:
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
         self._repeated: dict[Key, Counter[str]] = defaultdict(Counter)
-        self._calls = calls_of(backend)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -567,7 +565,7 @@ class Desk:
         booking = self.gates.book(entry.question.prompt, entry.attempts == 0, now, busy)
         if booking:
             self.queue.start(entry)
-            self.pool.start(Job(entry, booking, now + self._calls * self.options.deadline_s))
+            self.pool.start(Job(entry, booking, now + booking.calls * self.options.deadline_s))
         return bool(booking)
 
     # --- answers -----------------------------------------------------------------------------------------------------
