@@ -109,7 +109,7 @@ def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
 def test_a_metric_that_a_row_lacks_is_told_with_the_file(tmp_path):
     """The rows of a run that was killed have no digest."""
     (tmp_path / "metrics.jsonl").write_text('{"update": 1, "kl": 0.1}\n{"update": 2, "kx": 0.1}\n')
-    algorithm = SimpleNamespace(health=[highest("kl", "KL", 0, 1)])
+    algorithm = SimpleNamespace(info=SimpleNamespace(health=[highest("kl", "KL", 0, 1)]))
     job = SimpleNamespace(path=tmp_path, setup=SimpleNamespace(stack=Stack(), algorithm=algorithm))
     with refused("metrics.jsonl", "'kl'", kind=DataError):
         whole_health(job, SimpleNamespace(health={}))
