@@ -25,7 +25,8 @@ import math
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -167,13 +168,12 @@ class Visible:
             update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
         )
         digest = ""
-        if self._journal:
-            bars, texts = [row.bar for row in rows], [row.text for row in rows]
-            try:
-                digest = self._journal.append(update, self.deltas + 1, bars, texts).sha256
-            except OSError as error:  # rows that are not recorded must not become visible
-                self._lose_journal("written", error)
-                return False
+        with self._recording("written") as journal:
+            if journal:
+                bars, texts = [row.bar for row in rows], [row.text for row in rows]
+                digest = journal.append(update, self.deltas + 1, bars, texts).sha256
+        if self.silent:
+            return False
         self._digests.append(digest)
         self._history.append(handed)
         self.handed += len(rows)
@@ -183,11 +183,9 @@ class Visible:
 
     def sync(self) -> None:
         """Save the journal to disk. If that fails, no new rows become visible."""
-        if self._journal and not self.closed:
-            try:
-                self._journal.sync()
-            except OSError as error:
-                self._lose_journal("saved to disk", error)
+        with self._recording("saved to disk") as journal:
+            if journal and not self.closed:
+                journal.sync()
 
     def go_back(self, position: JournalPosition, until: int) -> None:
         """Return to the place of a checkpoint. `until` never decreases: what is decided stays
@@ -201,22 +199,23 @@ class Visible:
     def close(self) -> None:
         """End the journal."""
         self.closed = True
-        if self._journal:
-            try:
-                self._journal.close()
-            except OSError as error:
-                self._lose_journal("ended", error)
+        with self._recording("ended") as journal:
+            if journal:
+                journal.close()
 
-    def _lose_journal(self, what: str, error: OSError) -> None:
-        """Abandon the journal and give no new rows: rows that are not recorded must not become
-        visible.
+    @contextmanager
+    def _recording(self, done: str) -> Iterator[Journal | None]:
+        """The journal, if there is one. Where it fails, it is abandoned, and no new rows are given:
+        rows that are not recorded must not become visible. done: what is done with it.
         """
-        if self._journal:
-            self._journal.abandon()
+        try:
+            yield self._journal
+        except OSError as error:
+            if self._journal:
+                self._journal.abandon()
             self._journal = None
-        self.silence(
-            f"advisor: the journal could not be {what} ({error.strerror or type(error).__name__})"
-        )
+            why = error.strerror or type(error).__name__
+            self.silence(f"advisor: the journal could not be {done} ({why})")
 
 
 def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> None:

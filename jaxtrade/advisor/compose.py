@@ -346,7 +346,6 @@ def ask_all(
     book: QuestionBook,
     bars: Iterable[int],
     tell: Tell = quiet,
-    progress: Progress = _unwatched,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules,
     recorded answers).
@@ -356,7 +355,7 @@ def ask_all(
         Bars whose answer is a failure are left out. `tell` receives one line that counts the
         failures by kind.
     """
-    advice, failures = ask_each(backend, book, bars, progress)
+    advice, failures = ask_each(backend, book, bars)
     if failures:
         tell(
             f"advisor {backend.name}: no advice about {sum(failures.values())} bars "

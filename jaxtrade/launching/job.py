@@ -306,7 +306,6 @@ def launch(
     words: Sequence[str],
     count: int,
     devices: int | None = None,
-    env: Mapping[str, str] = os.environ,
 ) -> int:
     """Run `jaxtrade WORDS` in `count` processes of this machine -> exit code, as `verdict` says.
 
@@ -326,7 +325,7 @@ def launch(
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     start_new_session=True,
-                    env=environment(env, i, count, port, devices),
+                    env=environment(os.environ, i, count, port, devices),
                 )
             )
         readers = [

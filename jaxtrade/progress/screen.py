@@ -31,7 +31,7 @@ DUMB = ("dumb", "unknown")
 _shown_on: list[int] = []  # file descriptors of the terminals that show a panel now
 
 
-def can_show_panel(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+def can_show_panel(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Whether a panel can be drawn on a stream: a terminal of at least 60 columns and 16 rows,
     UTF-8, not dumb.
 

@@ -409,15 +409,19 @@ def _measured(last: Mapping[str, Any], suffix: str) -> str:
             "agreement",
         )
     }
-    worth = (
-        f", worth {found['advice_independent']:,.0f} independent"
-        if found["advice_independent"]
-        else ""
-    )
-    trust = _figure(found["trust"], ".3g", " (log-odds)")
     return (
-        f"hit rate {share(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
-        f"{trust}, advice on {share(found['advice_share'])} of steps, agreement {share(found['agreement'])}"
+        f"{_skill(found)}, advice on {share(found['advice_share'])} of steps, agreement "
+        f"{share(found['agreement'])}"
+    )
+
+
+def _skill(found: Mapping[str, Any]) -> str:
+    """What was scored, and the trust that follows."""
+    independent = found.get("advice_independent")
+    worth = f", worth {independent:,.0f} independent" if independent else ""
+    return (
+        f"hit rate {share(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, "
+        f"trust {_figure(found['trust'], '.3g', ' (log-odds)')}"
     )
 
 
@@ -538,13 +542,10 @@ def closing_line(found: Mapping[str, Any]) -> str:
     """One line: `LLM query rate: NN.N %`, then requests, hit rate, trust and agreement. found:
     `closing_figures`.
     """
-    scored = f"{int(found['advice_scored'] or 0):,} scored"
     requests = "no requests" if found["requests"] is None else f"{found['requests']:,} requests"
-    trust = _figure(found["trust"], ".3g", " (log-odds)")
     return (
         f"LLM query rate: {share(found['query_rate'])} of decisions had advice (advisor {found['kind']}: "
-        f"{requests}, hit rate {share(found['hit_rate'])} over {scored}, trust {trust}, agreement "
-        f"{share(found['agreement'])})"
+        f"{requests}, {_skill(found)}, agreement {share(found['agreement'])})"
     )
 
 

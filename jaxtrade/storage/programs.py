@@ -32,6 +32,7 @@ FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
 _ORDER, _TIMING = "--xla_gpu_deterministic_ops", "--xla_gpu_autotune_level"
 DETERMINISTIC = f"{_ORDER}=true {_TIMING}=0"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
+LAST_SECONDS = 3.0  # entries younger than this may be half written when a process is killed
 LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
@@ -83,7 +84,7 @@ def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
         internals.lose("fusion", f"XLA does not know {FUSION}")
 
 
-def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
+def pin_threads(count: int, env: MutableMapping[str, str]) -> None:
     """Set `NPROC`, the number of compute threads on a CPU, unless it is already set.
 
     Call this before JAX starts. The number of threads changes bits on a CPU, so a run records it.
@@ -91,7 +92,7 @@ def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
     env.setdefault("NPROC", str(count))
 
 
-def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> None:
+def use_cpu_devices(count: int, env: MutableMapping[str, str]) -> None:
     """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says
     as how many.
 
@@ -107,7 +108,7 @@ def use_cpu_devices(count: int, env: MutableMapping[str, str] = os.environ) -> N
         sys.modules["jax"].config.update("jax_num_cpu_devices", count)
 
 
-def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
+def use_determinism(env: MutableMapping[str, str]) -> None:
     """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them
     another value or this XLA does not know them.
 
@@ -218,11 +219,11 @@ def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
     return "", True
 
 
-def drop_unfinished(folder: Path, seconds: float = 3.0) -> None:
+def drop_unfinished(folder: Path) -> None:
     """Remove what JAX wrote to its cache in the last few seconds: JAX writes an entry in place, so
     it may be half an entry, and JAX never writes it again. A whole one that is removed is only
     compiled again."""
-    since = time.time() - seconds
+    since = time.time() - LAST_SECONDS
     for path in folder.glob("*-cache"):
         with suppress(OSError):  # another process removed it, or owns it
             if path.stat().st_mtime >= since:

@@ -24,7 +24,7 @@ Point = tuple[float, float, float, float]  # update, mean, lowest, highest
 
 
 class Curve:
-    """The values of one figure by update, thinned to at most `points` entries.
+    """The values of one figure by update, thinned to at most `points` entries, 2 or more.
 
     An entry stands for `width` neighbouring updates: the first update, the mean, the lowest and the
     highest value of them. Where there would be more than `points` entries, neighbours are joined
@@ -33,8 +33,6 @@ class Curve:
     """
 
     def __init__(self, points: int = POINTS) -> None:
-        if points < 2:
-            raise ValueError(f"a curve needs at least 2 points, got {points}")
         self._points = points
         self._width = 1
         self._entries: list[
@@ -193,8 +191,8 @@ class Metrics:
     mean, with the lowest and the highest agent as its band.
     """
 
-    def __init__(self, folder: Path, points: int = POINTS) -> None:
-        self._tail, self._points = Tail(folder / FILE), points
+    def __init__(self, folder: Path) -> None:
+        self._tail = Tail(folder / FILE)
         self._generation = 0
         self.curves: dict[str, Curve] = {}
         self.last: dict[str, Any] = {}
@@ -227,7 +225,7 @@ class Metrics:
             return False
         for name, points in _columns(rows):
             if points:
-                self.curves.setdefault(name, Curve(self._points)).add(points)
+                self.curves.setdefault(name, Curve()).add(points)
         self.last, self.rows = rows[-1], self.rows + len(rows)
         return True
 

@@ -29,11 +29,6 @@ def test_never_more_than_the_limit_in_any_minute(limit):
     assert len(times) >= 0.9 * (limit - max(1, limit / 10)) * 400 / 60  # and not much less
 
 
-def test_a_limit_below_two_is_refused():
-    with pytest.raises(ValueError, match="at least 2, got 1"):
-        PerMinute(1, 0.0)
-
-
 def test_concurrency_rises_by_one_per_ten_and_halves_at_overload():
     limit = Concurrency(8)
     limit.overloaded(started=0.0, now=1.0)

@@ -273,6 +273,8 @@ def test_files_and_threads_do_not_pile_up(tmp_path):
         ({"retry_cap_s": 0.1}, "retry_cap_s"),
         ({"breaker_longest_s": 1.0}, "breaker_longest_s"),
         ({"deadline_s": float("nan")}, "deadline_s"),
+        ({"requests_per_minute": 1}, "requests_per_minute"),
+        ({"tokens_per_minute": 1}, "tokens_per_minute"),
     ],
 )
 def test_options_that_contradict_themselves_are_refused(wrong, name):

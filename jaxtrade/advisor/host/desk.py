@@ -30,9 +30,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Booking, Gates, Use
+from jaxtrade.advisor.host.policy import Booking, Gates, Use
 from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.types import (
     Advice,
@@ -438,7 +437,7 @@ class Desk:
     pool: WorkerPool
     ready: deque[tuple[int, Advice]]
     faults: ContainedFaults
-    use: Use = TRAINING
+    use: Use
 
     def __post_init__(self) -> None:
         options, backend = self.options, self.backend
@@ -451,7 +450,6 @@ class Desk:
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
         self._repeated: dict[Key, Counter[str]] = defaultdict(Counter)
-        self._calls = calls_of(backend)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -567,7 +565,7 @@ class Desk:
         booking = self.gates.book(entry.question.prompt, entry.attempts == 0, now, busy)
         if booking:
             self.queue.start(entry)
-            self.pool.start(Job(entry, booking, now + self._calls * self.options.deadline_s))
+            self.pool.start(Job(entry, booking, now + booking.calls * self.options.deadline_s))
         return bool(booking)
 
     # --- answers -----------------------------------------------------------------------------------------------------

@@ -45,16 +45,14 @@ _SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
 
 
 class PerMinute:
-    """A token bucket that lets at most `limit` through in any 60 seconds, except for a single take
-    above the limit.
+    """A token bucket that lets at most `limit` (2 or more) through in any 60 seconds, except for a
+    single take above the limit.
 
     The burst counts against the minute's allowance: `burst` at once, and the other `limit - burst`
     spread over the minute.
     """
 
     def __init__(self, limit: float, now: float) -> None:
-        if limit < 2:
-            raise ValueError(f"a limit per minute is at least 2, got {limit}")
         self._burst = max(1.0, _SMOOTH * limit)
         self._rate = (limit - self._burst) / _MINUTE
         self._level, self._at = self._burst, now
@@ -295,7 +293,7 @@ class Gates:
         backend: Backend,
         tell: Callable[[str], None],
         now: float,
-        use: Use = TRAINING,
+        use: Use,
     ) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)

@@ -556,7 +556,7 @@ class PanelSource(AdviceSource):
         members: Sequence[AdviceSource],
         names: Sequence[str],
         bars: int,
-        recorded: Iterable[int] = (),
+        recorded: Iterable[int],
     ) -> None:
         self._members, self._names, self._bars = tuple(members), tuple(names), bars
         self._answered: tuple[set[int], ...] = tuple(set() for _ in self._members)

@@ -279,7 +279,7 @@ def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
     )
 
 
-def loose_json(text: str, max_bytes: int = MAX_BYTES, **rules: Any) -> Any:
+def loose_json(text: str, max_bytes: int, **rules: Any) -> Any:
     """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
     somebody else's matter. Of a key twice the last counts. rules: further ones, of `json.loads`."""
     _check_size(text, max_bytes)
