@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import DataConfig
 from jaxtrade.config.yaml12 import dump_yaml
+from jaxtrade.data.bars import iso
 from jaxtrade.data.contracts import (
     CALENDARS,
     CONTRACTS,
@@ -30,7 +31,7 @@ from jaxtrade.data.examine import (
     require_known,
 )
 from jaxtrade.data.formats.recognise import Usual
-from jaxtrade.data.read.stamps import iso, known_zone
+from jaxtrade.data.read.stamps import known_zone
 from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.read.validate import PRICES, way_out
+from jaxtrade.data.bars import PRICES, Bars, iso
+from jaxtrade.data.read.validate import way_out
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 

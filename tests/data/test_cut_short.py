@@ -8,13 +8,13 @@ import pytest
 
 from jaxtrade.cli import main
 from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.bars import iso
 from jaxtrade.data.calendar.schedule import in_session, trade_dates
 from jaxtrade.data.calendar.sessions import cut_short
 from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check_text, describe_text
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import bundled
-from jaxtrade.data.read.stamps import iso
 from tests import vendors
 from tests.data.conftest import set_to, table_of, utc
 from tests.data.damaged import regular_hours

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import DataConfig, RunConfig, load_config, make_config
+from jaxtrade.data.bars import iso
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check, check_text, describe_text
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import bundled, from_frame, load_bars
-from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
 from tests.data.conftest import findings_of, set_to

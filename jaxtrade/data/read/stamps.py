@@ -144,11 +144,6 @@ def _whole_numbers(column: Any) -> tuple[np.ndarray, np.ndarray] | None:
 OWN_OFFSET = "stamps carry their own offset"
 
 
-def iso(seconds: int) -> str:
-    """UTC seconds as 2013-10-07T13:30:00Z."""
-    return f"{np.datetime64(int(seconds), 's')}Z"
-
-
 class Zone(NamedTuple):
     """Wall time of the IANA zone `name` plus a whole number of hours. Some trading servers use such
     clocks.

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxtrade.data.bars import place_of
 from jaxtrade.data.formats.recognise import (
     LEAN_NAME,
     PLAIN,
@@ -60,13 +61,6 @@ class Fault(NamedTuple):
     def row(self) -> int:
         """The first row; -1 for the whole source."""
         return int(self.rows.min(initial=1 << 62)) if len(self.rows) else -1
-
-
-def place_of(source: str, first_line: int, row: int) -> str:
-    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
-    source has no lines (`first_line` is 0).
-    """
-    return f"{source}:{row + first_line}" if first_line else f"{source}: row {row} (0-based)"
 
 
 @dataclass(frozen=True)
