@@ -12,6 +12,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from csv import reader
 from dataclasses import dataclass, replace
 from datetime import date
@@ -414,12 +415,17 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
 
 
 def _arrow(column: Any) -> Any:
-    """A column of a frame in Arrow's memory. Cells that Arrow has no type for are text."""
+    """A column of a frame in Arrow's memory. Cells of objects, and those that Arrow has no type
+    for, become text.
+    """
+    import pandas as pd
     import pyarrow as pa
 
-    if column.dtype.kind == "O":
-        column = column.where(column.isna(), column.astype(str))
-    return _stripped(pa.chunked_array(pa.Array.from_pandas(column)))
+    if column.dtype.kind != "O" or isinstance(column.dtype, pd.StringDtype):
+        with suppress(pa.ArrowException):
+            return _stripped(pa.chunked_array(pa.Array.from_pandas(column)))
+    cells = [None if pd.isna(cell) else str(cell) for cell in column]
+    return _stripped(pa.chunked_array([cells], pa.large_string()))
 
 
 def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
