@@ -63,12 +63,12 @@ from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.config.service import ContextConfig
+from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import run_starts, spread, trade_dates
 from jaxtrade.data.calendar.sessions import feature_windows, schedule_of, window_openings
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
 from jaxtrade.data.market import Market, feature_input
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError

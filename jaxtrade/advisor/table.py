@@ -25,14 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.data.read.validate import PRICES
+from jaxtrade.data.bars import PRICES
 from jaxtrade.errors import DataError
 from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.types import Array
 
 if TYPE_CHECKING:
+    from jaxtrade.data.bars import Bars
     from jaxtrade.data.market import Market
-    from jaxtrade.data.read.bars import Bars
 
 
 COLUMNS = ("hold", "buy", "sell", "confidence", "risk", "horizon")

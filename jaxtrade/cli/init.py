@@ -21,10 +21,10 @@ from jaxtrade.text import show
 
 if TYPE_CHECKING:
     from jaxtrade.cli.initial import Question
+    from jaxtrade.data.bars import Bars
     from jaxtrade.data.calendar.sessions import CutShort
     from jaxtrade.data.contracts import Contract
     from jaxtrade.data.examine import Examined
-    from jaxtrade.data.read.bars import Bars
 
 # One session in so many is held out for validation, and as many for the test, where the default
 # protocol (`config.run`) would hold out one day alone.

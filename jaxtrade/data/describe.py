@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import (
     DAY,
     check_stamps,
@@ -20,7 +21,7 @@ from jaxtrade.data.calendar.sessions import cut_short, schedule_of
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.market import Market, decision_sessions, history_needed
-from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.sources import dollars_per_tick, read_keys
 from jaxtrade.notation import cost, iso
 from jaxtrade.text import several

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import Schedule, local_seconds, spread
 from jaxtrade.data.calendar.sessions import window_minutes, window_openings
 from jaxtrade.data.features import columns as features
@@ -27,7 +28,6 @@ from jaxtrade.data.features.schema import (
     shape_of,
     table_columns,
 )
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import (
     Array,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxtrade.config import DataConfig, ShareSplit
+from jaxtrade.data.bars import Bars, splice_dates
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.patterns import (
     Pattern,
@@ -31,8 +32,6 @@ from jaxtrade.data.patterns import (
     weekend_bars,
     wrong_hours,
 )
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import OWN_OFFSET
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError

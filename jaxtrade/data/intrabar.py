@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.validate import PRICES, way_out
+from jaxtrade.data.bars import PRICES, Bars
+from jaxtrade.data.read.validate import way_out
 from jaxtrade.errors import DataError
 from jaxtrade.notation import iso, price
 from jaxtrade.types import IntrabarPath

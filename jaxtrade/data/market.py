@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.market import MOST
+from jaxtrade.data.bars import PRICES, Bars, splice_dates
 from jaxtrade.data.calendar.schedule import (
     Schedule,
     check_stamps,
@@ -52,9 +53,6 @@ from jaxtrade.data.features.schema import (
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs, set_name
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.roll import splice_dates
-from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, on_weekend, run_starts
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.stamps import keeping, utc_offsets
-from jaxtrade.data.read.validate import PRICES
 from jaxtrade.notation import iso
 
 # Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.config import DataConfig, RunConfig, changed_config
+from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract, contract_of, known_contract
-from jaxtrade.data.read.bars import Bars, bundled, from_frame, load_bars
+from jaxtrade.data.read.bars import bundled, from_frame, load_bars
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.validate import (
     MISSING_LIMIT,
     NO_VOLUME_COLUMN,
-    PRICES,
     QUOTE_FIELDS,
     SHOWN,
     way_out,

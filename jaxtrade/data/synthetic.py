@@ -13,6 +13,7 @@ from datetime import date, timedelta
 import numpy as np
 
 from jaxtrade.config import DataConfig
+from jaxtrade.data.bars import Bars, Side
 from jaxtrade.data.calendar.schedule import (
     Schedule,
     hours_of,
@@ -21,8 +22,7 @@ from jaxtrade.data.calendar.schedule import (
     thanksgiving,
 )
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.bars import Bars, bundled
-from jaxtrade.data.read.validate import Side
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.errors import ConfigError, DataError
 
 # The frame of synthetic bars: sessions of the real calendar, their minutes, and a plausible price

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from jaxtrade.config import Changes, RunConfig, changed_config, load_config
+from jaxtrade.data.bars import Bars
 from jaxtrade.data.members import set_name, symbols_of
-from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy

@@ -168,6 +168,15 @@ def test_text_of_parquet_and_frames_reads_like_csv(write, tmp_path):
         assert_same(bars, expected)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["category", "object", "Sparse[float]", "Float64", "double[pyarrow]"]
+)
+def test_prices_of_any_type_that_pandas_has_read_the_same(write, dtype):
+    frame = pd.read_csv(write())
+    prices = dict.fromkeys(("open", "high", "low", "close"), dtype)
+    assert_same(read_es(frame.astype(prices)), read_es(frame))
+
+
 @pytest.mark.parametrize("cell", [None, "", "2013-10-07", "\u00e9"])
 def test_a_bad_text_stamp_of_parquet_is_named(write, tmp_path, cell):
     frame = pd.read_csv(write(), dtype=str)

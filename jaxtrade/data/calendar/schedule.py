@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -54,10 +54,9 @@ def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
     utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
 
     def offsets(times: np.ndarray, step: int) -> np.ndarray:
-        found = (
-            datetime.fromtimestamp(int(t) * step, UTC).astimezone(info).utcoffset() for t in times
-        )
-        return np.array([int(o.total_seconds()) if o is not None else 0 for o in found], np.int64)
+        moments = (datetime.fromtimestamp(int(t) * step, info) for t in times)
+        ahead = (moment.utcoffset() or timedelta() for moment in moments)
+        return np.array([int(each.total_seconds()) for each in ahead], np.int64)
 
     days = utc // DAY
     starts = run_starts(days)
@@ -331,14 +330,15 @@ def wall_to_utc(day: date, clock: time, zone: str) -> int:
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
 
 
-_clock = time.fromisoformat
+def _hour(day: date, text: str, contract: Contract) -> int:
+    """UTC seconds of an exchange time "HH:MM" on a date."""
+    return wall_to_utc(day, time.fromisoformat(text), contract.zone)
 
 
-def _opening(day: date, clock: time, contract: Contract) -> int:
+def _opening(day: date, text: str, contract: Contract) -> int:
     """UTC seconds of a session's open. An evening hour lies on the day before the trade date."""
-    return wall_to_utc(
-        day - timedelta(days=1) if of_evening(clock, contract) else day, clock, contract.zone
-    )
+    evening = of_evening(time.fromisoformat(text), contract)
+    return _hour(day - A_DAY if evening else day, text, contract)
 
 
 def of_evening(clock: time, contract: Contract) -> bool:
@@ -353,7 +353,7 @@ def hours_of(contract: Contract) -> Hours:
 
 def flat_time(day: date, close: int, contract: Contract) -> int:
     """min(the calendar's flat time, scheduled close - 1 minute), UTC seconds."""
-    return min(wall_to_utc(day, _clock(hours_of(contract).flat), contract.zone), close - 60)
+    return min(_hour(day, hours_of(contract).flat, contract), close - 60)
 
 
 def _schedule(
@@ -407,13 +407,13 @@ def table_schedule(
             change = changes.get(day.isoformat(), REGULAR)
             if day.weekday() < 5 and not change.closed:
                 regular = era.friday if era.friday and day.weekday() == 4 else era.close
-                start = _opening(day, _clock(change.open or era.open), contract)
-                close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
-                halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
+                start = _opening(day, change.open or era.open, contract)
+                close = _hour(day, change.close or regular, contract)
+                halt = [_hour(day, at, contract) for at in era.halt or ()]
                 if not halt or halt[1] > close:  # one that has not ended by an early close
                     halt = [close, close]
                 rows.append((day, start, close, halt[0], halt[1]))
-            day += timedelta(days=1)
+            day += A_DAY
     verified = np.datetime64(hours.verified_to)
     notes: tuple[str, ...] = ()
     if last > verified:
@@ -503,10 +503,10 @@ def file_schedule(path: str, contract: Contract) -> Schedule:
         for line in reader:
             try:
                 day = date.fromisoformat(line["date"])
-                start = _opening(day, _clock(line["open"]), contract)
-                close = wall_to_utc(day, _clock(line["close"]), contract.zone)
+                start = _opening(day, line["open"], contract)
+                close = _hour(day, line["close"], contract)
                 halt = [
-                    wall_to_utc(day, _clock(line.get(key) or line["close"]), contract.zone)
+                    _hour(day, line.get(key) or line["close"], contract)
                     for key in ("halt_start", "halt_end")
                 ]
             except (ValueError, TypeError) as error:

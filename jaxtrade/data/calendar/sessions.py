@@ -12,6 +12,7 @@ from datetime import time, timedelta
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.bars import Bars, splice_dates
 from jaxtrade.data.calendar.schedule import (
     Schedule,
     hours_of,
@@ -21,8 +22,6 @@ from jaxtrade.data.calendar.schedule import (
     wall_to_utc,
 )
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.errors import ConfigError
 from jaxtrade.notation import local
 from jaxtrade.types import SessionTable

@@ -7,7 +7,6 @@ This module imports neither JAX nor pandas, so that a configuration's names can 
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Literal, NamedTuple, cast
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import CONTEXTS, FEATURES
+from jaxtrade.text import did_you_mean
 
 Unit = Literal[
     "price",
@@ -148,7 +148,7 @@ _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
 def is_built_in(name: str) -> bool:
     """Whether the package itself has a feature of that name. Parametric features are included."""
-    return name in _SEED or _PARAMETRIC.fullmatch(name) is not None
+    return name in _SEED or bool(_PARAMETRIC.fullmatch(name))
 
 
 def feature_spec(name: str) -> FeatureSpec:
@@ -164,15 +164,12 @@ def feature_spec(name: str) -> FeatureSpec:
     if name in FEATURES:
         return FEATURES[name].spec
     match = _PARAMETRIC.fullmatch(name)
-    if match is None:
-        near = difflib.get_close_matches(
-            name, [*_SEED, *FEATURES.names, "sma_20", "ema_20", "rsi_14", "atr_14"], n=1
-        )
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        known = ", ".join((*_SEED, *FEATURES.names))
+    if not match:
+        known = (*_SEED, *FEATURES.names)
+        hint = did_you_mean(name, (*known, "sma_20", "ema_20", "rsi_14", "atr_14"))
         raise ConfigError(
-            f"env.features: unknown feature '{name}' (known: {known}, sma_N, ema_N, rsi_N, atr_N with N "
-            f"a number){hint}"
+            f"env.features: unknown feature '{name}' (known: {', '.join(known)}, sma_N, ema_N, rsi_N, atr_N "
+            f"with N a number){hint}"
         )
     kind, period = match[1], int(match[2])
     if kind == "rsi" and period < 2:

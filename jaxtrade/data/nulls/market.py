@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.bars import PRICES, Bars, Side, splice_dates
 from jaxtrade.data.calendar.schedule import Schedule, local_seconds
 from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.market import INT32, Market, build_market
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
-from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.roll import splice_dates
-from jaxtrade.data.read.validate import PRICES, Side
 from jaxtrade.data.sources import load_rates
 from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError

@@ -1,13 +1,10 @@
-"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC seconds.
-They are read from files, frames and the files that the package contains.
-"""
+"""Bars are read from files, frames and the files that the package contains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,17 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
-from jaxtrade.data.calendar.schedule import DAY, local_seconds, run_starts, trade_dates
+from jaxtrade.data.bars import Bars, Leg, Places, Side
 from jaxtrade.data.contracts import Contract, contract_named, require_bundled
 from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
 from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.grammar import Order
-from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
+from jaxtrade.data.read.roll import roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import (
     Fault,
     Table,
-    place_of,
     read_table,
     stamp_column,
     table_of_frame,
@@ -34,7 +30,6 @@ from jaxtrade.data.read.validate import (
     MAX_TICKS,
     MISSING_LIMIT,
     TWO_SIDED,
-    Side,
     map_columns,
     one_contract,
     parse_prices,
@@ -45,8 +40,6 @@ from jaxtrade.data.read.validate import (
     widen,
 )
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import local
-from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,149 +75,7 @@ def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarra
     return result.astype(np.int32), int((rest != 0).sum())
 
 
-@dataclass(frozen=True)
-class Places:
-    """The places of T bars in one source.
-
-    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0; 0
-        if the source has no lines (Parquet, a frame).
-    """
-
-    source: str
-    rows: np.ndarray
-    first_line: int
-
-    def chosen(self, keep: np.ndarray | slice) -> Places:
-        """The places of the selected bars."""
-        return replace(self, rows=self.rows[keep])
-
-    def text(self, bar: int) -> str:
-        """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
-        return place_of(self.source, self.first_line, int(self.rows[bar]))
-
-
 Stamp = Literal["open", "close"]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """T bars of one contract in time order.
-
-    time: int64[T], UTC seconds of each bar's open. open, high, low, close: int32[T], ticks; the bid
-        if the bars have
-    two sides. volume: float64[T], zeros if the source has none. ask: the ask prices of two-sided
-    bars, never below the bid; None for one-sided bars. contract: its slippage is 0 for two-sided
-    bars, because their fills pay the spread.
-    source: the name of the file. notes: what was assumed while reading. legs: the contracts of a
-        spliced series in
-    time order; empty for a single contract. places: where the bars stand in their file (prices of a
-    second file: in that one); None if they come from no file, or from a market that was kept.
-    """
-
-    time: np.ndarray
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
-    volume: np.ndarray
-    bar_seconds: int
-    contract: Contract
-    source: str
-    notes: tuple[str, ...] = ()
-    synthetic: bool = False
-    ask: Side | None = None
-    legs: tuple[Leg, ...] = ()
-    places: Places | None = None
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def __repr__(self) -> str:
-        ends = [local(int(self.time[i]), self.contract.zone) for i in (0, -1) if len(self)]
-        return short_repr(
-            "Bars",
-            self.contract.symbol,
-            f"{several(len(self), 'bar')} of {self.bar_seconds} s",
-            f"{' .. '.join(ends)} {self.contract.zone}",
-            "bid and ask" if self.ask else "one side",
-            *(["synthetic"] if self.synthetic else []),
-            f"source: {self.source}",
-        )
-
-    def rows(self, keep: np.ndarray | slice) -> Bars:
-        """The selected bars."""
-        sides = (Side(*(prices[keep] for prices in side)) for side in self.quotes)
-        return self.with_quotes(
-            *sides,
-            time=self.time[keep],
-            volume=self.volume[keep],
-            places=self.places and self.places.chosen(keep),
-        )
-
-    @property
-    def quotes(self) -> tuple[Side, ...]:
-        """The prices of each side: of one, or of bid and ask."""
-        first = Side(self.open, self.high, self.low, self.close)
-        return (first, self.ask) if self.ask else (first,)
-
-    def with_quotes(self, first: Side, ask: Side | None = None, **others: Any) -> Bars:
-        """The bars with other prices, and others of their fields."""
-        return replace(self, **first._asdict(), ask=ask, **others)
-
-    @cached_property
-    def trade_dates(self) -> np.ndarray:
-        """The trade date of each bar, datetime64 of days, of shape T."""
-        return trade_dates(self.time, self.contract)
-
-    @cached_property
-    def date_starts(self) -> np.ndarray:
-        """The first row of each trade date, int64."""
-        return run_starts(self.trade_dates)
-
-    @property
-    def minutes(self) -> np.ndarray:
-        """int64[T], the minute of the exchange day of each open stamp."""
-        return local_seconds(self.time, self.contract.zone) % DAY // 60
-
-    @property
-    def sides(self) -> tuple[Bars, Bars]:
-        """(bid, ask), each as one-sided bars. One-sided bars are returned twice."""
-        if not self.ask:
-            return self, self
-        return replace(self, ask=None), self.with_quotes(self.ask)
-
-    @property
-    def mid(self) -> Bars:
-        """Bars with floor((bid + ask) / 2) in each field. Features are computed from these.
-        One-sided bars are returned unchanged."""
-        if not self.ask:
-            return self
-        bid, ask = self.quotes
-        return self.with_quotes(
-            Side(*((one + other) // 2 for one, other in zip(bid, ask, strict=True)))
-        )
-
-    def between(self, start: str | None, end: str | None) -> Bars:
-        """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
-        if not start and not end:
-            return self
-        days = self.trade_dates
-        first = _date(start, "data.start") if start else days[0]
-        last = _date(end, "data.end") if end else days[-1]
-        keep = (days >= first) & (days <= last)
-        if not keep.any():
-            raise DataError(
-                f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
-                f"{days[0]}..{days[-1]}. Fix: set data.start and data.end inside it"
-            )
-        return self.rows(keep)
-
-
-def _date(text: str, key: str) -> np.datetime64:
-    try:
-        return np.datetime64(text, "D")
-    except ValueError:
-        raise ConfigError(f"{key} = '{text}': not a date; write YYYY-MM-DD") from None
 
 
 def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from jaxtrade.config import Roll
+from jaxtrade.data.bars import Leg, splice_dates
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.tabular import Fault, Table
@@ -26,27 +26,6 @@ SHOWN = 8
 ONE_DAY = np.timedelta64(1, "D")  # NumPy warns of a bare 1 between dates, and will refuse it
 # The fix for second bars or quotes that lack a contract.
 GIVE_THEM = "give its rows too, or leave those dates out with data.start and data.end"
-
-
-@dataclass(frozen=True)
-class Leg:
-    """One contract of a spliced series.
-
-    first: the trade date (ISO) from which it is front; `start` for the first contract. step: its
-        close minus the previous contract's close, in points. common: UTC seconds of the bar at
-        which `step` is measured, the last one before the splice that both contracts have. step
-        and common are None if they have no bar in common.
-    """
-
-    expiry: str
-    first: str
-    step: float | None = None
-    common: int | None = None
-
-
-def splice_dates(legs: tuple[Leg, ...]) -> np.ndarray:
-    """Trade dates on which a new contract becomes front, datetime64[D]."""
-    return np.array([leg.first for leg in legs[1:]], "datetime64[D]")
 
 
 def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:

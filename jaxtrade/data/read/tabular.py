@@ -12,6 +12,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from csv import reader
 from dataclasses import dataclass, replace
 from datetime import date
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxtrade.data.bars import place_of
 from jaxtrade.data.formats.recognise import (
     LEAN_NAME,
     PLAIN,
@@ -60,13 +62,6 @@ class Fault(NamedTuple):
     def row(self) -> int:
         """The first row; -1 for the whole source."""
         return int(self.rows.min(initial=1 << 62)) if len(self.rows) else -1
-
-
-def place_of(source: str, first_line: int, row: int) -> str:
-    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
-    source has no lines (`first_line` is 0).
-    """
-    return f"{source}:{row + first_line}" if first_line else f"{source}: row {row} (0-based)"
 
 
 @dataclass(frozen=True)
@@ -420,12 +415,17 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
 
 
 def _arrow(column: Any) -> Any:
-    """A column of a frame in Arrow's memory. Cells that Arrow has no type for are text."""
+    """A column of a frame in Arrow's memory. Cells of objects, and those that Arrow has no type
+    for, become text.
+    """
+    import pandas as pd
     import pyarrow as pa
 
-    if column.dtype.kind == "O":
-        column = column.where(column.isna(), column.astype(str))
-    return _stripped(pa.chunked_array(pa.Array.from_pandas(column)))
+    if column.dtype.kind != "O" or isinstance(column.dtype, pd.StringDtype):
+        with suppress(pa.ArrowException):
+            return _stripped(pa.chunked_array(pa.Array.from_pandas(column)))
+    cells = [None if pd.isna(cell) else str(cell) for cell in column]
+    return _stripped(pa.chunked_array([cells], pa.large_string()))
 
 
 def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:

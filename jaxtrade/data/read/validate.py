@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import Roll
+from jaxtrade.data.bars import PRICES, Side
 from jaxtrade.data.calendar.schedule import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Fault, Table
-from jaxtrade.text import year_runs
+from jaxtrade.text import did_you_mean, year_runs
 
 # Two-sided bars on the host: bid and ask columns of a table.
 #
@@ -28,7 +29,6 @@ from jaxtrade.text import year_runs
 # than a few bars are affected, an error is raised. Crossed quotes (ask below bid) are widened to
 # ask = bid and reported.
 
-PRICES = ("open", "high", "low", "close")
 SIDES = ("bid", "ask")
 QUOTE_FIELDS = tuple(f"{side}_{price}" for side in SIDES for price in PRICES)
 MISSING_LIMIT = (
@@ -37,15 +37,6 @@ MISSING_LIMIT = (
 MOST_TOLERATED = 0.5  # an error suggests no limit above this share
 SHOWN = 3
 TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features see the mid; no slippage by default"
-
-
-class Side(NamedTuple):
-    """Prices of one side, int32[T] ticks each."""
-
-    open: np.ndarray
-    high: np.ndarray
-    low: np.ndarray
-    close: np.ndarray
 
 
 def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
@@ -184,10 +175,9 @@ def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
     prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
     for key in given:
         if key not in FIELDS:
-            near = difflib.get_close_matches(key, FIELDS, n=1)
             faults += table.fault(
                 f"data.columns: unknown field '{key}'",
-                f"use {', '.join(FIELDS)}" + (f"; did you mean '{near[0]}'?" if near else ""),
+                f"use {', '.join(FIELDS)}{did_you_mean(key, FIELDS)}",
             )
     for field in FIELDS:
         if field in unread:

@@ -20,11 +20,11 @@ import numpy as np
 
 from jaxtrade.config import RewardConfig, RunConfig, SplitConfig
 from jaxtrade.config.accounts import contract_cap, resolve_account
+from jaxtrade.data.bars import PRICES
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.device import words_of
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.members import member_configs
-from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import session_set, split_ids
 from jaxtrade.env.params import account_params
