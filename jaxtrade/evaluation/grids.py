@@ -21,7 +21,7 @@ executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jax
@@ -50,6 +50,7 @@ from jaxtrade.types import Array, PyTree, SessionSet
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies
 TOO_LATE = NO_ACTION - 1  # `Record.action` where a decision came too late
 NO_SESSION = -1
+NOTHING = np.zeros(0)
 
 
 class Waiting(struct.PyTreeNode):
@@ -119,9 +120,7 @@ class DelayedAct:
         params: EnvParams,
     ) -> Array:
         return (
-            ref.mask[jnp.maximum(action, 0)]
-            if order is None
-            else order_is_legal(state, order, params)
+            ref.mask[jnp.maximum(action, 0)] if not order else order_is_legal(state, order, params)
         )
 
     def _executed(
@@ -137,7 +136,7 @@ class DelayedAct:
         action = jnp.where(
             on_its_way, jnp.where(in_time | (due.action == HOLD), due.action, TOO_LATE), HOLD
         )
-        if due.order is None:
+        if not due.order:
             return self.env.decode(
                 jnp.where(in_time & legal, due.action, HOLD), state, params
             ), action
@@ -192,7 +191,7 @@ class Grid:
     profit: float64[len(rows), len(agents)], exact to a mill. notes: what the rows mean, and which
         are missing and why.
     too_late: int64[len(rows), len(agents)] decisions that were no longer possible when they were
-        due; None where none
+        due; empty where none
     can be late.
     """
 
@@ -201,7 +200,7 @@ class Grid:
     agents: tuple[str, ...]
     profit: np.ndarray
     notes: tuple[str, ...] = ()
-    too_late: np.ndarray | None = None
+    too_late: np.ndarray = field(default_factory=lambda: NOTHING)
 
     @property
     def spread(self) -> np.ndarray:
@@ -214,7 +213,7 @@ class Grid:
         cells = [[f"net profit ($) by {self.title}", *self.agents]]
         for name, profit in [*zip(self.rows, self.profit, strict=True), (RANGE, self.spread)]:
             cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
-        if self.too_late is not None:
+        if self.too_late.size:
             cells.append(["decisions that came too late (HOLD instead)"])
             cells += [
                 [f"  {name}", *(f"{count:,}" for count in counts)]
@@ -225,7 +224,7 @@ class Grid:
     def to_json(self) -> dict[str, Any]:
         """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit.
         too_late: counts per row and agent, where the grid has them."""
-        late = {} if self.too_late is None else {"too_late": self._by_agent(self.too_late)}
+        late = {"too_late": self._by_agent(self.too_late)} if self.too_late.size else {}
         return {
             "rows": self._by_agent(self.profit),
             "spread": dict(zip(self.agents, self.spread.tolist(), strict=True)),
@@ -287,7 +286,7 @@ def make_grid(
     trade otherwise where fills cost more: profits need not fall in even steps. latency: if every
     decision is executed 0 to `LONGEST` bars late (see above).
     """
-    late, notes = None, ()
+    late, notes = [], ()
     if kind == "latency":
         delays = range(LONGEST + 1)
         rows = tuple(several(bars, "bar") for bars in delays)
@@ -304,7 +303,7 @@ def make_grid(
         if kind == "costs":
             variants = {name: (env, priced) for name, priced in _cost_rows(params)}
         else:
-            modes = MODES if params.market.path is not None else MODES[:2]
+            modes = MODES if params.market.path else MODES[:2]
             variants = {
                 mode: (TradingEnv(env.config.model_copy(update={"intrabar": mode})), params)
                 for mode in modes
@@ -332,7 +331,7 @@ def make_grid(
         tuple(agent.name for agent in agents),
         np.reshape(profit, shape),
         notes,
-        None if late is None else np.reshape(late, shape),
+        np.reshape(late, shape) if late else NOTHING,
     )
 
 

@@ -13,7 +13,6 @@ from jaxtrade.config.load import Agent, setting_text
 from jaxtrade.evaluation import metrics, report
 from jaxtrade.evaluation.openings import history_lines, latest, of_all
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
-from jaxtrade.notation import shown
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled, several
 
@@ -211,7 +210,7 @@ def table(results: Results) -> str:
             lines.append(
                 [
                     f"  {label}",
-                    *(shown(value, form) for value in values),
+                    *(report.cell(value, form) for value in values),
                 ]
             )
     nets = figures["strategy"]["net_profit"]["each"]
