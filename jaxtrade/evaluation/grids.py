@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -30,18 +31,19 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market import Market
 from jaxtrade.env import actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import select
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
 from jaxtrade.evaluation.evaluate import evaluate, lanes_of
+from jaxtrade.evaluation.joint import evaluate_joint
 from jaxtrade.evaluation.record import Steps
-from jaxtrade.evaluation.report import costs_text
+from jaxtrade.evaluation.report import costs_text, is_joint
 from jaxtrade.evaluation.side_by_side import order_is_legal
 from jaxtrade.notation import money
 from jaxtrade.text import aligned, json_text, several
@@ -175,6 +177,7 @@ def delayed(agent: Agent, env: TradingEnv, bars: int) -> Agent:
 
 
 COMMISSION_TIMES = (0, 1, 2)
+FEES = ("fee", "rate", "impact")  # of `allocate`, beside commission and slippage
 SLIPPAGE_TIMES = (0, 1, 2, 4)  # ticks, for a run without slippage
 RANGE = "largest less smallest"
 MODES: tuple[Literal["stop_first", "nearer_extreme", "path"], ...] = (
@@ -239,27 +242,40 @@ class Grid:
         }
 
 
-def _cost_rows(params: EnvParams) -> Iterator[tuple[str, EnvParams]]:
+def _cost_rows(params: Any) -> Iterator[tuple[str, Any]]:
     """(label, params) of each row. A cost that is 0 has no multiples: slippage is then counted in
-    ticks.
+    ticks. Of `allocate` the fees, the rate and the impact are multiplied as the commission is.
     """
-    commission, slippage = int(params.contract.commission), int(params.contract.slippage)
-    times = COMMISSION_TIMES if commission else ()
-    sides = [(f"{each}x", each * commission) for each in times] or [("none", 0)]
-    fills = [
-        (f"{each}x", each * slippage) if slippage else (several(each, "tick"), each)
-        for each in SLIPPAGE_TIMES
-    ]
-    for side, mills in sides:
-        for fill, ticks in fills:
-            contract = params.contract.replace(
-                commission=jnp.int32(mills), slippage=jnp.int32(ticks)
+    commission, slippage = params.contract.commission, params.contract.slippage
+    others = getattr(params, "costs", None)
+    charged = {name: each for name in FEES if (each := getattr(others, name, None)) is not None}
+    any_cost = any(np.any(each) for each in (commission, *charged.values()))
+    what = "costs" if others else "commission"
+    for side in COMMISSION_TIMES if any_cost else (0,):
+        for fill in SLIPPAGE_TIMES:
+            ticks = (
+                fill * np.asarray(slippage) if np.any(slippage) else np.full_like(slippage, fill)
             )
-            yield f"commission {side}, slippage {fill}", params.replace(contract=contract)
+            contract = params.contract.replace(
+                commission=jnp.int32(side * np.asarray(commission)), slippage=jnp.int32(ticks)
+            )
+            priced = params.replace(contract=contract)
+            if others:
+                multiplied = {name: jnp.int32(side * each) for name, each in charged.items()}
+                priced = priced.replace(costs=others.replace(**multiplied))
+            name = f"{fill}x" if np.any(slippage) else several(fill, "tick")
+            yield f"{what} {f'{side}x' if any_cost else 'none'}, slippage {name}", priced
+
+
+def _charges(params: Any) -> tuple[Any, Any]:
+    return params.contract, getattr(params, "costs", None)
 
 
 def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
     """What the rows mean. settings: of an evaluation under the run's own costs."""
+    if is_joint(settings):
+        yield f"1x is the run's own: {settings['costs'].removeprefix('costs: ')}"
+        return
     yield f"1x is the run's own: {costs_text(settings)}"
     if not settings["slippage_ticks"]:
         yield f"the run has no slippage to multiply, so its rows are in ticks of {money(settings['tick_value'])}"
@@ -269,15 +285,16 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
 
 def make_grid(
     kind: Literal["intrabar order", "costs", "latency"],
-    env: TradingEnv,
-    params: EnvParams,
-    agents: Sequence[Agent],
-    market: Market,
+    env: Any,
+    params: Any,
+    agents: Sequence[Any],
+    market: Any,
     sessions: SessionSet,
     config: RunConfig,
     steps: Steps | None = None,
 ) -> Grid:
-    """Net profit over one kind of assumption. Arguments as `evaluate`.
+    """Net profit over one kind of assumption. Arguments as `evaluate`, or for `costs` as
+    `joint.evaluate_joint`.
 
     intrabar order: under each order; `path` needs second bars. costs: at 0, 1 and 2 times the
     commission of the run, each with 0, 1, 2 and 4 times its slippage. A run without slippage is
@@ -309,9 +326,9 @@ def make_grid(
                 for mode in modes
             }
         rows = tuple(variants)
-        results = [
-            evaluate(*of, market, sessions, config, agents, steps=steps) for of in variants.values()
-        ]
+        joint = isinstance(market, Portfolio)
+        run: Any = evaluate_joint if joint else partial(evaluate, steps=steps)
+        results = [run(*of, market, sessions, config, agents) for of in variants.values()]
         profit = [
             agent.strategy_figures["net_profit"] for result in results for agent in result.agents
         ]
@@ -319,7 +336,7 @@ def make_grid(
             own = next(
                 result.settings
                 for (_, priced), result in zip(variants.values(), results, strict=True)
-                if jax.tree.all(jax.tree.map(np.array_equal, priced.contract, params.contract))
+                if jax.tree.all(jax.tree.map(np.array_equal, _charges(priced), _charges(params)))
             )
             notes = tuple(_cost_notes(own))
         elif len(rows) < len(MODES):

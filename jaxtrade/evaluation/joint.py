@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -345,8 +346,8 @@ def evaluate_joint(
     market: Portfolio,
     sessions: SessionSet,
     config: RunConfig,
-    agents: list[JointAgent],
-    provenance: Mapping[str, Any],
+    agents: Sequence[JointAgent],
+    provenance: Mapping[str, Any] = MappingProxyType({}),
     trained_on: SessionSet | None = None,
     begun: Callable[[str], None] = lambda what: None,
     notes: Sequence[str] = (),
