@@ -1,5 +1,5 @@
-"""The result of an evaluation: console table, JSON document, page for a notebook, and a verdict that never claims
-that an agent is profitable.
+"""What is said of an evaluation: a verdict that never claims that an agent is profitable, and, from
+its plain document, the console table, the page of a notebook and the files.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from jaxtrade.evaluation.openings import SplitHistory, history_lines
 from jaxtrade.notation import NOT_AVAILABLE, cost, money, shown
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, json_text, ruled, several, short_repr
-
-if TYPE_CHECKING:
-    pass
-
 
 LEAST = 5  # sessions; fewer give no useful interval
 CONFIDENCE = 0.95
