@@ -25,7 +25,7 @@ from jaxtrade.evaluation.record import DecisionBars, Steps
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.torso import forget
-from jaxtrade.notation import money
+from jaxtrade.notation import money, shown
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening import make_fusion
 from jaxtrade.text import aligned, several
@@ -33,9 +33,9 @@ from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 
 def _cell(value: float | None, unit: str) -> str:
-    if value is None:
-        return "n/a"
-    return f"{100 * value:.2f} %" if unit == "share" else f"{value:+,.2f}"
+    if value is None or unit == "share":
+        return shown(value, "share", 2)
+    return f"{value:+,.2f}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class SlotAttribution:
                 ]
             )
         notes = [
-            f"{each.name}: {each.about}" if each.why is None else f"{each.name}: n/a: {each.why}"
+            f"{each.name}: n/a: {each.why}" if each.why else f"{each.name}: {each.about}"
             for each in self.methods
         ]
         return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in [*notes, *self.notes])])
@@ -429,7 +429,7 @@ def _at_decisions(
     """Gradient and permutation."""
     why = no_slope = _refusal(algorithm, policy, chosen)
     slopes = shares = [None] * len(groups)
-    if why is None:
+    if not why:
 
         def logits(observation: Array, other: PyTree) -> tuple[Array, Array]:
             extras: Any = _decision(algorithm, policy, observation, other)[2]
@@ -437,9 +437,8 @@ def _at_decisions(
 
         observations = jnp.asarray(chosen.observations)
         sizes = gradient_sizes(logits, observations, chosen.others, deviation)
-        if (found := gradient_shares(sizes, groups)) is not None:
-            slopes = found
-        else:
+        slopes = gradient_shares(sizes, groups) or slopes
+        if slopes[0] is None:
             no_slope = "the margin depends on no slot at these decisions"
         act = jax.jit(
             jax.vmap(lambda policy, *of: _decision(algorithm, policy, *of)[1], (None, 0, 0))

@@ -215,18 +215,18 @@ def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], lis
     """Of each part, for each group the record, leaves [length, count, lanes, ...], and the edges,
     if there are any.
     """
-    begun = None if programs is None else programs.begun(step_all, (made.parts[0],), (made.shape,))
-    program = functools.partial(step_all, made.shape) if begun is None else begun.wait()
+    begun = programs and programs.begun(step_all, (made.parts[0],), (made.shape,))
+    program = begun.wait() if begun else functools.partial(step_all, made.shape)
 
     def run(inputs: Inputs) -> tuple[list[Record], list[Edges] | None]:
         return jax.device_get(program(inputs))
 
     key, alone = (made.shape, shapes_of(made.parts[0])), 0
-    if begun is None and key not in _RUN:
+    if not begun and key not in _RUN:
         alone = 1  # the first part compiles the program: calls at the same time would all do so
     found = [run(part) for part in made.parts[:alone]] + in_threads(run, made.parts[alone:])
     _RUN.add(key)
-    return [records for records, _ in found], [edges for _, edges in found if edges is not None]
+    return [records for records, _ in found], [edges for _, edges in found if edges]
 
 
 def _record(
@@ -251,7 +251,7 @@ def begin_lanes(
     lanes: a carry may be abstract (`jax.ShapeDtypeStruct`).
     """
     made = plan_of(env, lanes, which, rewarded, starts)
-    if programs.begun(step_all, (made.parts[0],), (made.shape,)) is None:
+    if not programs.begun(step_all, (made.parts[0],), (made.shape,)):
         names = ", ".join(lane.agent.name for lane in lanes)
         name = f"{which} pass of {names}, {made.shape.length} bars" + (
             ", with rewards" if rewarded else ""
@@ -271,7 +271,7 @@ def plan_of(
     """
     if not lanes:
         raise ValueError("no agent to evaluate")
-    if starts is not None and any(int(lane.params.episode_sessions) != 1 for lane in lanes):
+    if starts and any(int(lane.params.episode_sessions) != 1 for lane in lanes):
         raise ValueError("sessions can start with given accounts only if episode.sessions is 1")
     groups: dict[Any, list[int]] = {}
     for place, lane in enumerate(lanes):
@@ -283,7 +283,7 @@ def plan_of(
         rules = account if which == "account" else without_rules(account)
         params.append(lane.params.replace(account=rules, max_steps=np.int32(0), monitor=False))
     renew = [renews(each) for each in params]
-    apart = which == "strategy" or starts is not None
+    apart = which == "strategy" or bool(starts)
     episodes, counts, lengths = zip(*(_extent(lane, apart) for lane in lanes), strict=True)
     most = [max(counts[place] for place in places) for places in order]
     parts = _part_count(most)
@@ -309,7 +309,7 @@ def plan_of(
         ]
 
     begins: list[Any] = [None] * parts
-    if starts is not None:
+    if starts:
         columns = zip(*(filled(column) for column in zip(*starts, strict=True)), strict=True)
         begins = [[Start(*each) for each in zip(*part, strict=True)] for part in columns]
     flat = [place for places in order for place in places]
@@ -326,7 +326,7 @@ def plan_of(
         begins[0],
     )
     others = [
-        inputs._replace(slots=tuple(part), starts=None if start is None else tuple(start))
+        inputs._replace(slots=tuple(part), starts=start and tuple(start))
         for part, start in zip(slots[1:], begins[1:], strict=True)
     ]
     return Plan(shape, [inputs, *others], order, list(episodes), renew)
@@ -425,25 +425,24 @@ def run_passes(
     lanes: Sequence[Lane],
     rewarded: bool = False,
     programs: Programs | None = None,
-    begun: Callable[[str], None] | None = None,
+    begun: Callable[[str], None] = lambda which: None,
 ) -> dict[Pass, list[Record]]:
     """The records of both passes of every lane. begun: called before each pass, with its name. Else
     as `run_lanes`.
     """
-    tell = begun if begun is not None else lambda _: None
-    tell("strategy pass")
-    if (new := _starts(lanes)) is None:
+    begun("strategy pass")
+    if not (new := _starts(lanes)):
         strategy = run_lanes(env, lanes, "strategy", rewarded, programs)
-        tell("account pass")
+        begun("account pass")
         return {
             "account": run_lanes(env, lanes, "account", rewarded, programs),
             "strategy": strategy,
         }
     strategy = _complete(run_sessions(env, lanes, "strategy", new, rewarded, programs))
-    tell("account pass")
+    begun("account pass")
     starts = in_threads(lambda of: account_starts(env, *of), zip(lanes, strategy, strict=True))
     account = run_sessions(env, lanes, "account", starts, rewarded, programs)
-    again = [place for place, record in enumerate(account) if record is None]
+    again = [place for place, record in enumerate(account) if not record]
     if again:
         in_turn = run_lanes(env, [lanes[place] for place in again], "account", rewarded)
         for place, record in zip(again, in_turn, strict=True):
@@ -457,7 +456,7 @@ def run_account(
     """The account pass alone. The strategy pass runs too where sessions can then be side by side,
     which is faster.
     """
-    if _starts(lanes) is None:
+    if not _starts(lanes):
         return run_lanes(env, lanes, "account", rewarded, programs)
     return run_passes(env, lanes, rewarded, programs)["account"]
 
@@ -492,7 +491,7 @@ def _new(lane: Lane) -> Start:
 
 def _complete(records: Sequence[Record | None]) -> list[Record]:
     assert None not in records
-    return [record for record in records if record is not None]
+    return [record for record in records if record]
 
 
 def account_starts(env: TradingEnv, lane: Lane, strategy: Record) -> Start:

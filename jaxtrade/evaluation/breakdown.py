@@ -27,7 +27,7 @@ from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, day_lots, holm, interval
 from jaxtrade.evaluation.trades import Trades
-from jaxtrade.notation import NOT_AVAILABLE, at, money
+from jaxtrade.notation import at, money, shown
 from jaxtrade.text import aligned, several
 from jaxtrade.types import MarketData
 
@@ -142,11 +142,13 @@ def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Tr
     sum_, first = np.asarray(market.tr_sum, np.int64), np.asarray(market.sessions.first, np.int64)
     last = np.asarray(market.sessions.last, np.int64)
 
-    def limits(session: int) -> np.ndarray | None:
+    def limits(session: int) -> np.ndarray:
         before = [sum_[first[i] : last[i] + 1] for i in range(max(0, session - PAST), session)]
         known = [each[each >= 0] for each in before if (each >= 0).any()]
         return (
-            np.quantile(np.concatenate(known), [1 / 3, 2 / 3]) if len(known) >= MIN_PAST else None
+            np.quantile(np.concatenate(known), [1 / 3, 2 / 3])
+            if len(known) >= MIN_PAST
+            else np.zeros(0)
         )
 
     found = {
@@ -156,7 +158,7 @@ def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Tr
     names = []
     for number, row in zip(trades.session, trades.decision_row, strict=True):
         edges = found[int(number)]
-        names.append(UNKNOWN if edges is None else TERCILES[int(np.searchsorted(edges, sum_[row]))])
+        names.append(TERCILES[int(np.searchsorted(edges, sum_[row]))] if len(edges) else UNKNOWN)
     return names
 
 
@@ -224,17 +226,15 @@ def _lines(by: str, cells: Sequence[TradeCell]) -> list[str]:
 
 
 def _row(cell: TradeCell) -> tuple[str, ...]:
-    span = (
-        NOT_AVAILABLE if cell.interval is None else " to ".join(money(end) for end in cell.interval)
-    )
+    ends = cell.interval or (None,)
     return (
         f"  {cell.name.replace('_', ' ')}",
         f"{cell.trades:,}",
         f"{cell.days:,}",
         money(cell.total),
         money(cell.mean),
-        span,
-        NOT_AVAILABLE if cell.p is None else "<0.001" if cell.p < 0.001 else f"{cell.p:.3f}",
+        " to ".join(money(end) for end in ends),
+        "<0.001" if cell.p is not None and cell.p < 0.001 else shown(cell.p, "ratio", 3),
     )
 
 

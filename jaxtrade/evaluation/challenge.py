@@ -99,10 +99,10 @@ class PassProbability:
     notes: tuple[str, ...]
 
 
-def refusal(env: TradingEnv, params: EnvParams) -> str | None:
-    """Why accounts cannot be simulated from the sessions of a strategy pass; None if they can."""
+def refusal(env: TradingEnv, params: EnvParams) -> str:
+    """Why accounts cannot be simulated from the sessions of a strategy pass; "" if they can."""
     rules = params.account
-    if env.task.record is not None and int(params.episode_sessions) > 1:
+    if env.task.record and int(params.episode_sessions) > 1:
         return (
             f"env.task={env.config.task} shows the policy the account's own record over {params.episode_sessions} "
             "sessions, so what it does on a day depends on the account's days before; only the environment itself "
@@ -116,13 +116,13 @@ def refusal(env: TradingEnv, params: EnvParams) -> str | None:
             "the account has neither target nor drawdown nor a daily loss that fails it, so nothing can pass or "
             "fail; choose account.preset"
         )
-    return None
+    return ""
 
 
 def check(env: TradingEnv, params: EnvParams, draws: AccountDraws) -> None:
     """Raises ConfigError: accounts cannot be simulated (`refusal`), or too few would be drawn."""
     check_draws(draws)
-    if (reason := refusal(env, params)) is not None:
+    if reason := refusal(env, params):
         raise ConfigError(f"pass probability: {reason}")
 
 
@@ -183,7 +183,8 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     orders = day_blocks(generator, POINT * draws.accounts, draws.horizon, days, block)
     found = lives(challenge, orders)
     point = _fates(challenge, found)
-    shares = None if days < MIN_DAYS else _outer(challenge, draws, generator, block)
+    few = days < MIN_DAYS
+    shares = np.zeros((0, _FATES)) if few else _outer(challenge, draws, generator, block)
     target = challenge.target < OFF
     possible = (
         target,
@@ -193,7 +194,7 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
         target and not challenge.stop_at_target,
     )
     odds = (
-        _odds(point[i], None if shares is None else shares[:, i], draws, days) if can else None
+        _odds(point[i], shares[:, i], draws, days) if can else None
         for i, can in enumerate(possible)
     )
     lasted = found.passed[found.passed > 0]
@@ -239,13 +240,13 @@ def _outer(
     return np.concatenate(shares)
 
 
-def _odds(happened: np.ndarray, shares: np.ndarray | None, draws: AccountDraws, days: int) -> Odds:
+def _odds(happened: np.ndarray, shares: np.ndarray, draws: AccountDraws, days: int) -> Odds:
     """happened: bool[n] of the accounts on the days as they are. shares: float64[draws] on drawn
-    days.
+    days; empty where there are too few.
     """
     value = float(happened.mean())
     error = math.sqrt(value * (1 - value) / len(happened))
-    if shares is None:
+    if not len(shares):
         return Odds(
             value, error, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more"
         )
@@ -273,15 +274,15 @@ def rules_text(settings: dict[str, Any]) -> str:
     parts = [
         f"account {settings['account']}: target {dollars('profit_target')}, drawdown {dollars('drawdown')}"
     ]
-    if rules["drawdown"] is not None:
+    if rules["drawdown"]:
         parts.append(f"{rules['trailing']}, freeze {rules['freeze']}")
     parts.append(
         f"daily loss {dollars('daily_loss')}"
-        + (f" ({rules['on_daily_loss']})" if rules["daily_loss"] is not None else "")
+        + (f" ({rules['on_daily_loss']})" if rules["daily_loss"] else "")
     )
     if rules["min_days"] > 1:
         parts.append(f"{rules['min_days']} trading days at least")
-    if rules["profit_target"] is not None and rules["on_target"] == "continue":
+    if rules["profit_target"] and rules["on_target"] == "continue":
         parts.append("goes on after its target")
     return ", ".join(parts)
 
@@ -332,7 +333,7 @@ def table(found: PassProbability) -> str:
     lost = [
         f"{name}: {_shown(each.lost_after)} of its accounts passed and failed later"
         for name, each in found.agents.items()
-        if each is not None and each.lost_after is not None
+        if each and each.lost_after
     ]
     notes = [
         *lost,

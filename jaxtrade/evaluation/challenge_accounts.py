@@ -222,7 +222,7 @@ def _prices(params: EnvParams, row: Ints, side: Ints) -> list[Ints]:
     market = params.market
     names = ("open", "high", "low", "close")
     bid = [_whole(np.asarray(getattr(market, name))[row]) for name in names]
-    if market.ask is None:
+    if not market.ask:
         return bid
     ask = [_whole(np.asarray(getattr(market.ask, name))[row]) for name in names]
     return [np.where(side < 0, above, below) for above, below in zip(ask, bid, strict=True)]
@@ -282,7 +282,7 @@ def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[Ints, Ints, I
         end = np.column_stack([worst, side * (bars.close - bars.open)])
         turns = np.column_stack([first, best])
         return turns, turns, end, np.ones(end.shape, bool)
-    assert params.market.path is not None, "the strategy pass has run under this order"
+    assert params.market.path, "the strategy pass has run under this order"
     short = (side < 0).astype(np.int64)
     known = np.asarray(params.market.path.falls, np.int64)[bars.row, short]
     ambiguous = np.asarray(params.market.path.ambiguous)[bars.row, short][:, None]

@@ -120,7 +120,7 @@ def evaluate_symbol(
     trained_on: SessionSet | None = None,
     notes: Sequence[str] = (),
     programs: Programs | None = None,
-    begun: Callable[[str], None] | None = None,
+    begun: Callable[[str], None] = lambda which: None,
     steps: Steps | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with
@@ -297,7 +297,7 @@ def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | N
     """The labels of evaluations on days that were trained on, and on generated bars. market: a
     `Market` or `Portfolio`."""
     labels = []
-    if trained_on is not None:
+    if trained_on:
         seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
         if seen:
             labels.append(
@@ -326,7 +326,7 @@ def _labels(
             labels.append("one-sided bars: the spread is charged as slippage")
         labels.append("no overnight swap is charged (positions never stay overnight)")
     rule = describe_conversion(market.contract)
-    if rule is not None:
+    if rule:
         labels.append(rule)
     if not market.has_volume and absent_features(
         (*env.config.features, *context_features(env.config.task))
@@ -444,7 +444,7 @@ def write(
             write(own, directory / symbol, agent)
     with staged(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
-        shown = result.agents[0] if agent is None else result.agent(agent)
+        shown = result.agent(agent) if agent else result.agents[0]
         if isinstance(result, EvaluationResult):
             decimals = result.clock.decimals
             write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
@@ -568,7 +568,7 @@ def evaluate_set(
         DataError: a symbol has no session among these.
         ConfigError: as `evaluate`, for any symbol.
     """
-    sets = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
+    sets = {"evaluated": sessions} | ({"trained": trained_on} if trained_on else {})
     members = members_of(market, sets, config)
     steps = longest(
         [decision_bars(each.market.data, each.sessions["evaluated"]) for each in members.values()]

@@ -244,9 +244,9 @@ def write_frame(frame: pd.DataFrame, path: Path, decimals: int) -> None:
     texts = frame.reset_index() if frame.index.name else frame.copy()
     for name, column in texts.items():
         if isinstance(column.dtype, pd.DatetimeTZDtype):
-            texts[name] = [each.isoformat() for each in column]
-            if name == "time" and name in frame:  # a column, of `allocate`
-                texts[name] = texts[name].str.replace("+00:00", "Z")
+            zulu = name == "time" and name in frame  # a column, of `allocate`
+            stamps = [each.isoformat() for each in column]
+            texts[name] = [each.replace("+00:00", "Z") if zulu else each for each in stamps]
         elif column.dtype == np.float64:
             digits = decimals if str(name).endswith("_price") else 3
             texts[name] = column.map(f"{{:.{digits}f}}".format, na_action="ignore")

@@ -21,7 +21,8 @@ executed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -30,18 +31,19 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market import Market
 from jaxtrade.env import actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import select
+from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
 from jaxtrade.evaluation.evaluate import evaluate, lanes_of
+from jaxtrade.evaluation.joint import evaluate_joint
 from jaxtrade.evaluation.record import Steps
-from jaxtrade.evaluation.report import costs_text
+from jaxtrade.evaluation.report import costs_text, is_joint
 from jaxtrade.evaluation.side_by_side import order_is_legal
 from jaxtrade.notation import money
 from jaxtrade.text import aligned, json_text, several
@@ -50,6 +52,7 @@ from jaxtrade.types import Array, PyTree, SessionSet
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies
 TOO_LATE = NO_ACTION - 1  # `Record.action` where a decision came too late
 NO_SESSION = -1
+NOTHING = np.zeros(0)
 
 
 class Waiting(struct.PyTreeNode):
@@ -119,9 +122,7 @@ class DelayedAct:
         params: EnvParams,
     ) -> Array:
         return (
-            ref.mask[jnp.maximum(action, 0)]
-            if order is None
-            else order_is_legal(state, order, params)
+            ref.mask[jnp.maximum(action, 0)] if not order else order_is_legal(state, order, params)
         )
 
     def _executed(
@@ -137,7 +138,7 @@ class DelayedAct:
         action = jnp.where(
             on_its_way, jnp.where(in_time | (due.action == HOLD), due.action, TOO_LATE), HOLD
         )
-        if due.order is None:
+        if not due.order:
             return self.env.decode(
                 jnp.where(in_time & legal, due.action, HOLD), state, params
             ), action
@@ -176,6 +177,7 @@ def delayed(agent: Agent, env: TradingEnv, bars: int) -> Agent:
 
 
 COMMISSION_TIMES = (0, 1, 2)
+FEES = ("fee", "rate", "impact")  # of `allocate`, beside commission and slippage
 SLIPPAGE_TIMES = (0, 1, 2, 4)  # ticks, for a run without slippage
 RANGE = "largest less smallest"
 MODES: tuple[Literal["stop_first", "nearer_extreme", "path"], ...] = (
@@ -192,7 +194,7 @@ class Grid:
     profit: float64[len(rows), len(agents)], exact to a mill. notes: what the rows mean, and which
         are missing and why.
     too_late: int64[len(rows), len(agents)] decisions that were no longer possible when they were
-        due; None where none
+        due; empty where none
     can be late.
     """
 
@@ -201,7 +203,7 @@ class Grid:
     agents: tuple[str, ...]
     profit: np.ndarray
     notes: tuple[str, ...] = ()
-    too_late: np.ndarray | None = None
+    too_late: np.ndarray = field(default_factory=lambda: NOTHING)
 
     @property
     def spread(self) -> np.ndarray:
@@ -214,7 +216,7 @@ class Grid:
         cells = [[f"net profit ($) by {self.title}", *self.agents]]
         for name, profit in [*zip(self.rows, self.profit, strict=True), (RANGE, self.spread)]:
             cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
-        if self.too_late is not None:
+        if self.too_late.size:
             cells.append(["decisions that came too late (HOLD instead)"])
             cells += [
                 [f"  {name}", *(f"{count:,}" for count in counts)]
@@ -225,7 +227,7 @@ class Grid:
     def to_json(self) -> dict[str, Any]:
         """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit.
         too_late: counts per row and agent, where the grid has them."""
-        late = {} if self.too_late is None else {"too_late": self._by_agent(self.too_late)}
+        late = {"too_late": self._by_agent(self.too_late)} if self.too_late.size else {}
         return {
             "rows": self._by_agent(self.profit),
             "spread": dict(zip(self.agents, self.spread.tolist(), strict=True)),
@@ -240,27 +242,40 @@ class Grid:
         }
 
 
-def _cost_rows(params: EnvParams) -> Iterator[tuple[str, EnvParams]]:
+def _cost_rows(params: Any) -> Iterator[tuple[str, Any]]:
     """(label, params) of each row. A cost that is 0 has no multiples: slippage is then counted in
-    ticks.
+    ticks. Of `allocate` the fees, the rate and the impact are multiplied as the commission is.
     """
-    commission, slippage = int(params.contract.commission), int(params.contract.slippage)
-    times = COMMISSION_TIMES if commission else ()
-    sides = [(f"{each}x", each * commission) for each in times] or [("none", 0)]
-    fills = [
-        (f"{each}x", each * slippage) if slippage else (several(each, "tick"), each)
-        for each in SLIPPAGE_TIMES
-    ]
-    for side, mills in sides:
-        for fill, ticks in fills:
-            contract = params.contract.replace(
-                commission=jnp.int32(mills), slippage=jnp.int32(ticks)
+    commission, slippage = params.contract.commission, params.contract.slippage
+    others = getattr(params, "costs", None)
+    charged = {name: each for name in FEES if (each := getattr(others, name, None)) is not None}
+    any_cost = any(np.any(each) for each in (commission, *charged.values()))
+    what = "costs" if others else "commission"
+    for side in COMMISSION_TIMES if any_cost else (0,):
+        for fill in SLIPPAGE_TIMES:
+            ticks = (
+                fill * np.asarray(slippage) if np.any(slippage) else np.full_like(slippage, fill)
             )
-            yield f"commission {side}, slippage {fill}", params.replace(contract=contract)
+            contract = params.contract.replace(
+                commission=jnp.int32(side * np.asarray(commission)), slippage=jnp.int32(ticks)
+            )
+            priced = params.replace(contract=contract)
+            if others:
+                multiplied = {name: jnp.int32(side * each) for name, each in charged.items()}
+                priced = priced.replace(costs=others.replace(**multiplied))
+            name = f"{fill}x" if np.any(slippage) else several(fill, "tick")
+            yield f"{what} {f'{side}x' if any_cost else 'none'}, slippage {name}", priced
+
+
+def _charges(params: Any) -> tuple[Any, Any]:
+    return params.contract, getattr(params, "costs", None)
 
 
 def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
     """What the rows mean. settings: of an evaluation under the run's own costs."""
+    if is_joint(settings):
+        yield f"1x is the run's own: {settings['costs'].removeprefix('costs: ')}"
+        return
     yield f"1x is the run's own: {costs_text(settings)}"
     if not settings["slippage_ticks"]:
         yield f"the run has no slippage to multiply, so its rows are in ticks of {money(settings['tick_value'])}"
@@ -270,15 +285,16 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
 
 def make_grid(
     kind: Literal["intrabar order", "costs", "latency"],
-    env: TradingEnv,
-    params: EnvParams,
-    agents: Sequence[Agent],
-    market: Market,
+    env: Any,
+    params: Any,
+    agents: Sequence[Any],
+    market: Any,
     sessions: SessionSet,
     config: RunConfig,
     steps: Steps | None = None,
 ) -> Grid:
-    """Net profit over one kind of assumption. Arguments as `evaluate`.
+    """Net profit over one kind of assumption. Arguments as `evaluate`, or for `costs` as
+    `joint.evaluate_joint`.
 
     intrabar order: under each order; `path` needs second bars. costs: at 0, 1 and 2 times the
     commission of the run, each with 0, 1, 2 and 4 times its slippage. A run without slippage is
@@ -287,7 +303,7 @@ def make_grid(
     trade otherwise where fills cost more: profits need not fall in even steps. latency: if every
     decision is executed 0 to `LONGEST` bars late (see above).
     """
-    late, notes = None, ()
+    late, notes = [], ()
     if kind == "latency":
         delays = range(LONGEST + 1)
         rows = tuple(several(bars, "bar") for bars in delays)
@@ -304,15 +320,15 @@ def make_grid(
         if kind == "costs":
             variants = {name: (env, priced) for name, priced in _cost_rows(params)}
         else:
-            modes = MODES if params.market.path is not None else MODES[:2]
+            modes = MODES if params.market.path else MODES[:2]
             variants = {
                 mode: (TradingEnv(env.config.model_copy(update={"intrabar": mode})), params)
                 for mode in modes
             }
         rows = tuple(variants)
-        results = [
-            evaluate(*of, market, sessions, config, agents, steps=steps) for of in variants.values()
-        ]
+        joint = isinstance(market, Portfolio)
+        run: Any = evaluate_joint if joint else partial(evaluate, steps=steps)
+        results = [run(*of, market, sessions, config, agents) for of in variants.values()]
         profit = [
             agent.strategy_figures["net_profit"] for result in results for agent in result.agents
         ]
@@ -320,7 +336,7 @@ def make_grid(
             own = next(
                 result.settings
                 for (_, priced), result in zip(variants.values(), results, strict=True)
-                if jax.tree.all(jax.tree.map(np.array_equal, priced.contract, params.contract))
+                if jax.tree.all(jax.tree.map(np.array_equal, _charges(priced), _charges(params)))
             )
             notes = tuple(_cost_notes(own))
         elif len(rows) < len(MODES):
@@ -332,7 +348,7 @@ def make_grid(
         tuple(agent.name for agent in agents),
         np.reshape(profit, shape),
         notes,
-        None if late is None else np.reshape(late, shape),
+        np.reshape(late, shape) if late else NOTHING,
     )
 
 

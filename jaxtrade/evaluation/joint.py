@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -141,11 +142,9 @@ def position_of(env: PortfolioEnv, market: Portfolio, cap: int) -> np.ndarray:
     cap: contracts that the account may hold."""
     chosen, count = env.allocate, len(market.symbols)
     sizes = np.broadcast_to(np.array(chosen.size), (count,))
-    most = (
-        chosen.max_units
-        if chosen.max_total is None
-        else min(chosen.max_units, chosen.max_total // count)
-    )
+    most = chosen.max_units
+    if chosen.max_total:
+        most = min(most, chosen.max_total // count)
     return min(most, cap // int(sizes.sum())) * sizes
 
 
@@ -347,10 +346,10 @@ def evaluate_joint(
     market: Portfolio,
     sessions: SessionSet,
     config: RunConfig,
-    agents: list[JointAgent],
-    provenance: Mapping[str, Any],
+    agents: Sequence[JointAgent],
+    provenance: Mapping[str, Any] = MappingProxyType({}),
     trained_on: SessionSet | None = None,
-    begun: Callable[[str], None] | None = None,
+    begun: Callable[[str], None] = lambda what: None,
     notes: Sequence[str] = (),
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
@@ -367,8 +366,7 @@ def evaluate_joint(
     for agent in agents:
         key, records = agent_key(jax.random.key(config.seed), agent.name), {}
         for which in ("account", "strategy"):
-            if begun is not None:
-                begun(f"{agent.name}, {which} pass")
+            begun(f"{agent.name}, {which} pass")
             records[which] = backtest(env, agent, params, decisions, which == "account", key)
         results.append(
             AgentResult(

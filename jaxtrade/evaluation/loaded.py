@@ -74,13 +74,13 @@ class Acts:
     def __init__(self, plain: Learner, advised: Learner | None) -> None:
         self.carry = plain.carry
         self._act = _compiled(plain, False)
-        self._listen = None if advised is None else _compiled(advised, True)
+        self._listen = _compiled(advised, True) if advised else self._act
 
     def __call__(
         self, policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool
     ) -> Any:
         """(carry, action, extras), as `Learner.act`. Without a key, `explore` must be False."""
-        chosen = self._act if given.aux is None or self._listen is None else self._listen
+        chosen = self._act if given.aux is None else self._listen
         return chosen(policy, carry, given, key, explore)
 
 
@@ -156,11 +156,7 @@ class LoadedPolicy:
     def _groups(self) -> list[str]:
         """The symbols whose statistics the policy still has to choose from; empty if it can act."""
         normaliser = self.policy.normaliser
-        return (
-            self.schema["groups"]
-            if normaliser is not None and normaliser.mean.shape[-2] > 1
-            else []
-        )
+        return self.schema["groups"] if normaliser and normaliser.mean.shape[-2] > 1 else []
 
     def for_symbol(self, symbol: str) -> LoadedPolicy:
         """The policy for acting on one symbol: with the observation statistics of that symbol.

@@ -47,7 +47,7 @@ def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
     rows = max(len(each.market.close) for each in alike)
     sessions = max(len(each.market.sessions.first) for each in alike)
     falls = max(
-        (each.market.path.falls.shape[-1] for each in alike if each.market.path is not None),
+        (each.market.path.falls.shape[-1] for each in alike if each.market.path),
         default=0,
     )
     return [
@@ -71,13 +71,13 @@ def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvPa
     """The parameters with every optional part that any member has."""
     market, contract, view = params.market, params.contract, params.market.view
     markets = [each.market for each in members]
-    if market.ask is None and any(each.ask is not None for each in markets):
+    if not market.ask and any(each.ask for each in markets):
         market = market.replace(ask=Quotes(market.open, market.high, market.low, market.close))
-    if market.tick_value is None and any(each.tick_value is not None for each in markets):
+    if not market.tick_value and any(each.tick_value for each in markets):
         ones = np.ones(len(market.close), np.int32)
         market = market.replace(tick_value=TickValue(ones * np.int32(contract.tick_mills), ones))  # type: ignore[arg-type]
         contract = contract.replace(tick_mills=None)
-    if any(each.path is None for each in markets):
+    if not all(each.path for each in markets):
         market = market.replace(path=None)
     if view.base is None and any(each.view.base is not None for each in markets):
         market = market.replace(view=view.replace(base=np.int32(0)))
@@ -87,7 +87,7 @@ def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvPa
 def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> MarketData:
     """A market with `rows` rows and `sessions` sessions, and room for `falls` falls in each bar."""
     path = market.path
-    if path is not None and path.falls.shape[-1] < falls:
+    if path and path.falls.shape[-1] < falls:
         wide = np.zeros((*path.falls.shape[:-1], falls), np.int32)
         wide[..., : path.falls.shape[-1]] = path.falls
         path = path.replace(falls=wide)
@@ -173,7 +173,7 @@ def for_member(policy: PyTree, number: int) -> PyTree:
     returned as it is.
     """
     normaliser = getattr(policy, "normaliser", None)
-    if normaliser is None:
+    if not normaliser:
         return policy
     leaves = jax.tree.leaves(normaliser)
     if isinstance(leaves[0], jax.ShapeDtypeStruct):

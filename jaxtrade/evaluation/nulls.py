@@ -210,7 +210,7 @@ def pooled_statistic(net: np.ndarray) -> float:
 
 def is_decided(real: float, nulls: Sequence[float], stop: int | None = EXCEEDANCES) -> bool:
     """Whether `stop` nulls have reached the real value, so that no further draw is needed."""
-    return stop is not None and sum(null >= real for null in nulls) >= stop
+    return bool(stop) and sum(null >= real for null in nulls) >= stop
 
 
 def null_test(
@@ -242,7 +242,7 @@ def null_test(
                 "a number"
             )
         reached += null >= real
-        if stopped := stop is not None and reached >= stop:
+        if stopped := bool(stop) and reached >= stop:
             break
     else:
         made, stopped = spec.draws, False
@@ -268,7 +268,7 @@ def null_test(
 
 def p_text(result: NullResult) -> str:
     """The p-value with what limits it: `0.0100 (its floor)`, `0.7143 (10 of 14, stopped)`."""
-    if result.stop is not None and result.exceedances >= result.stop:
+    if result.stop and result.exceedances >= result.stop:
         return f"{result.p:.4f} ({result.exceedances} of {result.made}, stopped)"
     return f"{result.p:.4f}{' (its floor)' if result.exceedances == 0 else ''}"
 
@@ -312,9 +312,9 @@ def null_table(results: Sequence[NullResult], notes: Sequence[str] = ()) -> str:
         "",
         f"p = (1 + nulls >= real) / ({first.asked} + 1), at least {first.floor:.4f}"
         + (
-            ""
-            if first.stop is None
-            else f"; after {first.stop} nulls >= real it stops, and p = {first.stop} / draws"
+            f"; after {first.stop} nulls >= real it stops, and p = {first.stop} / draws"
+            if first.stop
+            else ""
         ),
     ]
     if first.floor > USUAL_LEVEL:
@@ -360,10 +360,10 @@ def run_nulls(
         ConfigError: the journal has statistics of other names.
         ValueError: `measure` returns other names than those of `real`.
     """
-    found = [dict(each) for each in journal.known] if journal is not None else []
+    found = [dict(each) for each in journal.known] if journal else []
     for draw, each in enumerate(found):
         if set(each) != set(real):
-            assert journal is not None
+            assert journal
             raise ConfigError(
                 f"{journal.path}: null market {draw} has statistics of {', '.join(sorted(each))}, and "
                 f"those of {', '.join(sorted(real))} are tested. Fix: move the file away to begin again"
@@ -383,7 +383,7 @@ def run_nulls(
                 f"measure returned {sorted(statistics)}, and the real statistics are {sorted(real)}"
             )
         found.append(statistics)
-        if journal is not None:
+        if journal:
             journal.append(statistics)
     return {
         name: null_test(name, value, [each[name] for each in found], spec, seed, stop)
@@ -435,7 +435,7 @@ def daily_net(
     lanes = lanes_of(agents, params, market, sessions, config, steps)
     found = {}
     for lane, record in zip(lanes, run_lanes(env, lanes, "strategy"), strict=True):
-        if largest is not None:
+        if largest:
             _check_uncut(lane.agent.name, record, int(params.account.max_contracts), largest)
         found[lane.agent.name] = session_pnl(record.equity, lane.decisions.last) / 1000
     return found
@@ -494,7 +494,7 @@ def rule_nulls(
         not hold the orders of an agent.
     """
     largest = int(params.account.max_contracts)
-    made = rule_agents(env, config) if agents is None else agents
+    made = agents or rule_agents(env, config)
     nulls = null_markets(market, config, spec.kind, seed, after)
 
     def measure(each: Market, shown: EnvParams) -> dict[str, float]:

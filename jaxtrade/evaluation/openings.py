@@ -165,19 +165,19 @@ class SplitHistory:
         """Up to three lines for the report: the count, the policy's Sharpe ratio against luck, and
         the trials'.
         """
-        if self.opened is None or self.trials is None:
+        if self.fault:
             found = [f"how often this test set was opened is n/a: {self.fault}"]
         else:
             found = [
-                f"this test set was opened {several(self.opened, 'time')} ("
-                f"{several(self.trials, 'distinct trial')}), this time included"
+                f"this test set was opened {several(self.opened or 0, 'time')} ("
+                f"{several(self.trials or 0, 'distinct trial')}), this time included"
             ]
-        if self.psr is not None and self.dsr is not None:
+        if self.psr and self.dsr:
             found.append(
                 f"probability that the true Sharpe ratio is above 0 (PSR): {shown(*self.psr)}; above the "
                 f"best of so many trials without skill (DSR): {shown(*self.dsr)}"
             )
-        if self.pbo is not None:
+        if self.pbo:
             band = (
                 ""
                 if self.pbo.value is None
@@ -233,7 +233,7 @@ def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> S
 
 def of_all(history: SplitHistory | None) -> SplitHistory | None:
     """The history without what is about one policy, for a table of several."""
-    return None if history is None else replace(history, psr=None, dsr=None)
+    return history and replace(history, psr=None, dsr=None)
 
 
 def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
@@ -241,7 +241,7 @@ def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
     other.
     """
     return max(
-        (each for each in histories if each is not None),
+        filter(None, histories),
         key=lambda each: each.opened or 0,
         default=None,
     )
@@ -249,12 +249,12 @@ def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
 
 def history_lines(history: SplitHistory | None) -> list[str]:
     """The lines of a history; none without one."""
-    return [] if history is None else history.lines()
+    return history.lines() if history else []
 
 
 def history_json(history: SplitHistory | None) -> dict[str, Any]:
     """The entry of a document; none without a history."""
-    return {} if history is None else {"trials": history.to_json()}
+    return {"trials": history.to_json()} if history else {}
 
 
 def days_of(opening: SplitOpening) -> HeldOutDays:

@@ -91,9 +91,7 @@ def make_schema(
     each = (market,) if isinstance(market, Portfolio) else market.members
     first, *others = (absent_slots(env, own, *several) for own in each)
     shape = (
-        {}
-        if config.learner is None
-        else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
+        {} if not config.learner else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
     )
     return {
         "schema_format": FORMAT,
@@ -159,9 +157,7 @@ def save_policy_bundle(
     Raises OSError (disk).
     """
     schema = make_schema(env.config, market, config)
-    opening = (
-        policy.opening is not None
-    )  # True if the run stopped before its new actions were fully open
+    opening = bool(policy.opening)  # True if the run stopped before its new actions were fully open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
@@ -191,13 +187,9 @@ def load_policy(directory: Path | str, symbol: str | None = None) -> LoadedPolic
     like = policy_structure(config, size, actions, schema.get("opening", False), fusion, groups)
     policy, _ = checkpoint.load_policy(path, like)
     env: Any = GivenEnv(actions, size)  # the part of an `Env` that acting needs
-    advised = (
-        make_algorithm(config, env, 1, fusion=fusion)
-        if fusion is not None and listens(schema)
-        else None
-    )
+    advised = make_algorithm(config, env, 1, fusion=fusion) if fusion and listens(schema) else None
     loaded = LoadedPolicy(path, policy, schema, Acts(make_algorithm(config, env, 1), advised))
-    return loaded if symbol is None else loaded.for_symbol(symbol)
+    return loaded.for_symbol(symbol) if symbol else loaded
 
 
 def _config_of(schema: dict[str, Any], path: Path) -> RunConfig:
@@ -308,7 +300,7 @@ def policy_structure(
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
-        trust = None if fusion is None else fusion.no_trust()
+        trust = fusion and fusion.no_trust()
         opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
         first = first_policy(config, actions, size, key, fusion).replace(
             fusion=trust, opening=opened

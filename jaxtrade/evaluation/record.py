@@ -95,19 +95,24 @@ class DecisionBars:
     steps: Steps | None = None
 
     @property
+    def own_steps(self) -> Steps:
+        """What these sessions have."""
+        return Steps(len(self.rows), int(np.bincount(self.session).max()), len(self.ids))
+
+    @property
     def length(self) -> int:
         """The number of bars that a program steps through all sessions."""
-        return len(self.rows) if self.steps is None else self.steps.bars
+        return (self.steps or self.own_steps).bars
 
     @property
     def longest(self) -> int:
         """The number of bars that a program steps in each session."""
-        return int(np.bincount(self.session).max()) if self.steps is None else self.steps.longest
+        return (self.steps or self.own_steps).longest
 
     @property
     def num_sessions(self) -> int:
         """The number of sessions that a program steps side by side."""
-        return len(self.ids) if self.steps is None else self.steps.sessions
+        return (self.steps or self.own_steps).sessions
 
     @property
     def last(self) -> np.ndarray:
@@ -137,12 +142,12 @@ def decision_bars(
     rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     days = np.asarray(market.sessions.date, np.int64)[ids]
     bars = last - first + 1
-    if steps is not None and (own := Steps(len(rows), int(bars.max()), len(ids))) != tuple(
-        map(min, own, steps)
-    ):
-        raise DataError(f"evaluation: {steps} are too few for {own}; give as many")
     number = np.repeat(np.arange(len(ids)), bars)
-    return DecisionBars(rows, number, ids, days.astype("datetime64[D]"), steps)
+    found = DecisionBars(rows, number, ids, days.astype("datetime64[D]"), steps)
+    own = found.own_steps
+    if steps and own != tuple(map(min, own, steps)):
+        raise DataError(f"evaluation: {steps} are too few for {own}; give as many")
+    return found
 
 
 def longest(of: Sequence[DecisionBars]) -> Steps:

@@ -171,7 +171,7 @@ def write_records(path: Path, records: EvaluationRecords) -> None:
         "daily_net": np.asarray(records.daily_net, np.float64),
         "account_daily_net": np.asarray(records.account_daily_net, np.float64),
     }
-    if records.bars is not None:
+    if records.bars:
         arrays |= _bar_arrays(records.agents, records.bars)
     # The number of arrays: damage to the archive's directory can hide some of them.
     meta = {

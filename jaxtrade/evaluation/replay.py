@@ -19,11 +19,15 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import MANAGE_SLOTS
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv
+from jaxtrade.env.portfolio.params import Portfolio
+from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import joint
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import greedy
+from jaxtrade.evaluation.baselines import forget_episode, greedy
 from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.notation import local, points, price, shown
@@ -48,7 +52,7 @@ CHOSEN = {
 WIDTH = 5  # characters of an observation slot
 
 
-def _session_index(market: Market, session: str) -> int:
+def _session_index(market: Market | Portfolio, session: str) -> int:
     try:
         day = np.datetime64(datetime.date.fromisoformat(session), "D")
     except ValueError:
@@ -179,6 +183,64 @@ def _lines(
             f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, contract)}"
             f"{end}"
         ).rstrip()
+
+
+def joint_lines(
+    env: PortfolioEnv,
+    params: PortfolioParams,
+    market: Portfolio,
+    algorithm: Learner,
+    policy: PyTree,
+    session: str,
+) -> Iterator[str]:
+    """`replay_lines` of `allocate`: two header lines, then one line per decision bar."""
+    sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
+    params = params.replace(sessions=sessions)
+    decisions = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
+    act = joint.PolicyAct(env, algorithm.act, False)
+    agent = joint.JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
+    record = joint.backtest(env, agent, params, decisions, True, jax.random.key(0))
+    closes, symbols = np.asarray(market.data.close), market.symbols
+    wide = max(8, *(len(price(closes[:, s].max(), c)) for s, c in enumerate(market.contracts)))
+    chosen = max(len(name) for name in env.actions)
+    yield (
+        f"{market.name} {session}: decisions at bar closes (UTC), fills in the next bar (P&L and floor since the "
+        "account's start)"
+    )
+    heads = " ".join(f"{symbol:>{wide}} {'pos':>4}" for symbol in symbols)
+    yield f"{'close at':<8} {heads} | {'chosen':<{chosen}} | {'P&L $':>10} {'floor $':>10} filled"
+    held = np.zeros(len(symbols), int)
+    for i, row in enumerate(decisions.rows):
+        prices = " ".join(
+            f"{price(closes[row, s], contract):>{wide}} {held[s]:>4d}"
+            for s, contract in enumerate(market.contracts)
+        )
+        held = record.quantity[i]
+        name = env.actions[record.action[i]] if record.active[i] else "(over)"
+        end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
+        yield (
+            f"{local(int(market.times[row]) + market.bar_seconds, 'UTC', '%H:%M:%S')} {prices} | {name:<{chosen}} | "
+            f"{_dollars(record.equity[i]):>10} {_dollars(record.event.floor[i]):>10} "
+            f"{_joint_fills(record.event, i, market)}{end}"
+        ).rstrip()
+
+
+def _joint_fills(event: PortfolioEvent, i: int, market: Portfolio) -> str:
+    """The fills of every symbol in the bar after decision `i`, as text."""
+    return ", ".join(
+        f"{contract.symbol} {word} {quantity[i, s]:+d} @ {price(at[i, s], contract)}"
+        for s, contract in enumerate(market.contracts)
+        for word, quantity, at in (
+            ("closed", event.close_quantity, event.close_price),
+            ("opened", event.open_quantity, event.open_price),
+            (
+                ExitReason(int(event.exit_reason[i, s])).name.lower(),
+                event.exit_quantity,
+                event.exit_price,
+            ),
+        )
+        if quantity[i, s]
+    )
 
 
 # One session of an account pass as plain data: price, trades, equity and floor, for a page that

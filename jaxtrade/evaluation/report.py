@@ -1,5 +1,5 @@
-"""The result of an evaluation: console table, JSON document, page for a notebook, and a verdict that never claims
-that an agent is profitable.
+"""What is said of an evaluation: a verdict that never claims that an agent is profitable, and, from
+its plain document, the console table, the page of a notebook and the files.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from jaxtrade.evaluation.openings import SplitHistory, history_lines
 from jaxtrade.notation import NOT_AVAILABLE, cost, money, shown
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, json_text, ruled, several, short_repr
-
-if TYPE_CHECKING:
-    pass
-
 
 LEAST = 5  # sessions; fewer give no useful interval
 CONFIDENCE = 0.95
@@ -120,7 +116,7 @@ def notebook(title: str, png: Path | None = None, **parts: Any) -> str:
 
     template = environment("jaxtrade.evaluation").get_template("notebook.html")
     picture = None
-    if png is not None and png.is_file():
+    if png and png.is_file():
         data = base64.b64encode(png.read_bytes()).decode("ascii")
         picture = data, "hit rate by stated confidence, trust and agreement"
     empty = {"lines": (), "rows": (), "verdict": "", "blocks": ()}
@@ -201,7 +197,12 @@ best session / total | best_session_share | share
 def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
     """The cells of a row. figures: those of each column."""
     label, key, form = row
-    return [f"  {label}", *(shown(each[key], form) for each in figures)]
+    return [f"  {label}", *(cell(each[key], form) for each in figures)]
+
+
+def cell(value: Any, form: str) -> str:
+    """A figure of a table. The mean of some counts has all its decimals."""
+    return f"{value:,}" if form == "count" and value is not None else shown(value, form)
 
 
 def block(
@@ -225,9 +226,9 @@ def rules_text(rules: dict[str, Any]) -> str:
     limits = [
         f"{name.replace('_', ' ')} {money(rules[name], 0)}"
         for name in ("drawdown", "daily_loss", "profit_target")
-        if rules[name] is not None
+        if rules[name]
     ]
-    if rules["drawdown"] is not None:
+    if rules["drawdown"]:
         how = {
             "intraday": "trails live equity",
             "end_of_day": "trails closing equity",
@@ -243,7 +244,7 @@ def one_pass(document: Mapping[str, Any]) -> bool:
     """
     rules, agents = document["settings"].get("rules"), document["agents"].values()
     return (
-        rules is not None
+        bool(rules)
         and rules_text(rules) == NO_LIMITS
         and all(each["strategy"]["net_profit"] == each["account"]["net_profit"] for each in agents)
     )
@@ -287,8 +288,10 @@ def header(document: Mapping[str, Any]) -> list[str]:
             f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} "
             f"({s['first_session']} .. {s['last_session']}), {s['decision_bars']:,} decision bars"
         ]
-    of, unit, costs = s["market"], "session", [f"costs: {costs_text(s)}"]
-    if each := document.get("symbols"):
+    of, unit = s["market"], "session"
+    if not (each := document.get("symbols")):
+        costs = [f"costs: {costs_text(s)}"]
+    else:
         of, unit = f"{several(len(each), 'symbol')} ({of})", "trade date"
         wide = max(map(len, each))
         own = (f"  {name:<{wide}}  {costs_text(part['settings'])}" for name, part in each.items())

@@ -164,6 +164,10 @@ class Result(Views):
         """What only this kind of result has in its document."""
         raise NotImplementedError
 
+    def header(self) -> list[str]:
+        """The lines above the table: sessions, conventions, costs (of each symbol) and labels."""
+        return report.header(self.to_json())
+
     def table(self) -> str:
         """The console table: header, both passes with agents as columns (of a set after a block for
         each symbol), a verdict of one line, then the registered sections.

@@ -116,9 +116,7 @@ def evaluated_records(
         raise ConfigError(
             f"{path}: not a run's folder (no manifest.json); jaxtrade runs lists the runs in a folder"
         )
-    files = {
-        name: (each if symbol is None else each / symbol) / RECORDS for name, each in found.items()
-    }
+    files = {name: (each / symbol if symbol else each) / RECORDS for name, each in found.items()}
     records = {}
     for name, file in files.items():
         if not file.is_file():
@@ -335,8 +333,8 @@ def _against(run: RunDays, base: RunDays) -> Against:
     )
     paired = compare(*nets)
     held = paired.interval or paired.days_only
-    resampled = None if held is None else "days" if paired.interval is None else "days and policies"
-    why = None if held is not None else f"it needs {MIN_DAYS} days, there are {paired.days}"
+    resampled = held and ("days and policies" if paired.interval else "days")
+    why = None if held else f"it needs {MIN_DAYS} days, there are {paired.days}"
     return Against(paired, held, resampled, why, probability_of_improvement(run.net, base.net))
 
 
@@ -396,9 +394,9 @@ def table(found: RunComparison) -> list[str]:
     ]
     for run, mean, each in zip(found.runs[1:], found.mean[1:], found.against, strict=True):
         held = (
-            NOT_AVAILABLE
-            if each.interval is None
-            else f"{each.interval.low:,.2f} .. {each.interval.high:,.2f}"
+            f"{each.interval.low:,.2f} .. {each.interval.high:,.2f}"
+            if each.interval
+            else NOT_AVAILABLE
         )
         rows.append(
             [
@@ -432,11 +430,11 @@ def _notes(found: RunComparison) -> Iterator[str]:
     """What was resampled, and why a figure has no interval."""
     for each in found.against:
         yield (
-            f"intervals: {each.resampled} resampled, days in blocks of neighbours"
-            if each.why is None
-            else f"interval n/a: {each.why}"
+            f"interval n/a: {each.why}"
+            if each.why
+            else f"intervals: {each.resampled} resampled, days in blocks of neighbours"
         )
-        if each.improvement.why is not None:
+        if each.improvement.why:
             yield f"P(better) n/a: {each.improvement.why}"
 
 

@@ -13,7 +13,6 @@ from jaxtrade.config.load import Agent, setting_text
 from jaxtrade.evaluation import metrics, report
 from jaxtrade.evaluation.openings import history_lines, latest, of_all
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
-from jaxtrade.notation import shown
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled, several
 
@@ -53,12 +52,9 @@ def sweep_table(results: Mapping[int, Any]) -> str:
     ]
     left = tuple(range(2, 2 + len(keys)))
     first, *others = results.values()
-    lines = report.header(first.to_json())
+    lines = first.header()
     differ = any(
-        line not in report.header(other.to_json())
-        for other in others
-        for line in lines
-        if line.startswith(COSTS)
+        line not in other.header() for other in others for line in lines if line.startswith(COSTS)
     )
     return "\n".join(
         [
@@ -211,7 +207,7 @@ def table(results: Results) -> str:
             lines.append(
                 [
                     f"  {label}",
-                    *(shown(value, form) for value in values),
+                    *(report.cell(value, form) for value in values),
                 ]
             )
     nets = figures["strategy"]["net_profit"]["each"]
@@ -220,7 +216,7 @@ def table(results: Results) -> str:
         differ = "These agents differ by their settings too (evolve.keys), and copies of one agent are alike"
     return "\n".join(
         [
-            *report.header(first.to_json()),
+            *first.header(),
             f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})",
             "",
             *aligned(lines),

@@ -100,22 +100,22 @@ def fills(event: Any) -> np.ndarray:
 
 
 def _extremes(
-    record: Record, first: int, last: int, side: int, exit_mark: int | None
+    record: Record, first: int, last: int, side: int, exit_marks: Sequence[int]
 ) -> tuple[int, int]:
     """Best and worst price, without slippage and times the side, of a trade held in bars
     first..last (indices).
 
-    exit_mark: price of an exit by order, else None. Such an exit leaves at the open of bar `last`,
+    exit_marks: the price of an exit by order, else none. Such an exit leaves at the open of bar `last`,
         so the rest of this
     bar does not count.
     """
-    stop = last if exit_mark is not None else last + 1
+    stop = last + 1 - len(exit_marks)
     marks = (
         np.concatenate(
             [
                 record.event.favourable[first:stop],
                 record.event.adverse[first:stop],
-                [] if exit_mark is None else [exit_mark],
+                exit_marks,
             ]
         )
         * side
@@ -128,7 +128,7 @@ def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarr
     on the host.
     """
     value = params.market.tick_value
-    if value is None:
+    if not value:
         return ticks * int(tick_mills(params.contract))
     return muldiv_host(ticks, np.asarray(value.times)[rows], np.asarray(value.over)[rows])
 
@@ -154,7 +154,7 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
     slip = int(contract.slippage)
     by_order = reason == ExitReason.ORDER
     marks = [
-        _extremes(record, int(a), int(b), int(s), int(p + s * slip) if o else None)
+        _extremes(record, int(a), int(b), int(s), [int(p + s * slip)] if o else [])
         for a, b, s, p, o in zip(entry, exit_, side, exit_price, by_order, strict=True)
     ]
     best, worst = (np.array(marks, np.int64).reshape(-1, 2)).T

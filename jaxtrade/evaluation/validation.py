@@ -69,7 +69,7 @@ def total_rewards(
     else:
         lanes = _lanes(env, params, sessions, algorithm, policies, steps)
         records = run_account(env, lanes, True, programs)
-        if seen is not None:
+        if seen:
             seen(records[0], lanes[0])
     return np.array([record.reward.sum(dtype=np.float64) for record in records])
 

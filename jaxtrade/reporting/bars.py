@@ -146,7 +146,7 @@ def packed(
         values, other = np.asarray(column, np.int64), (above or {}).get(name)
         deltas = (
             np.diff(values, prepend=values[:1])
-            if other is None
+            if not other
             else values - np.asarray(columns[other], np.int64)
         )
         kind = next(
@@ -158,7 +158,7 @@ def packed(
             ),
             None,
         )
-        if kind is None:
+        if not kind:
             raise ValueError(
                 f"{name}: neighbours differ by {np.abs(deltas).max():,}, more than 32 bits hold"
             )

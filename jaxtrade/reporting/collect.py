@@ -72,9 +72,9 @@ def choose(
             f"{run / 'evaluation' / split / 'evaluation.txt'}"
         )
     symbols = symbols_of(config)
-    if symbol is not None and symbol not in symbols:
+    if symbol and symbol not in symbols:
         raise ConfigError(f"symbol (--symbol) {symbol}: this run trades {', '.join(symbols)}")
-    if symbol is None and len(symbols) > 1:
+    if not symbol and len(symbols) > 1:
         raise ConfigError(
             f"{run}: a report is about one symbol; give symbol (--symbol) {symbols[0]}, or "
             f"{', '.join(symbols[1:])}"
@@ -85,7 +85,7 @@ def choose(
         manifest,
         split,
         *_agent(run, config, seed, agent),
-        symbol if len(symbols) > 1 else None,
+        symbol if symbol and len(symbols) > 1 else "",
     )
     if not (found.folder / "evaluation.json").is_file():
         raise ConfigError(
@@ -95,10 +95,8 @@ def choose(
     return found
 
 
-def _agent(
-    run: Path, config: RunConfig, seed: int | None, agent: int | None
-) -> tuple[int, str | None]:
-    """The number of the agent and its folder below that of the split; None for a run of one agent.
+def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> tuple[int, str]:
+    """The number of the agent and its folder below that of the split; "" for a run of one agent.
     The first one is the default."""
     from jaxtrade.runs.policies import chosen_number
     from jaxtrade.training.population import Stack
@@ -106,7 +104,7 @@ def _agent(
     first = 0 if seed is None and agent is None else agent
     number = chosen_number(config, seed, first)
     name = Stack.of_run(config).folder(run, number)
-    return number, None if name == run else name.relative_to(run).as_posix()
+    return number, "" if name == run else name.relative_to(run).as_posix()
 
 
 def collect(choice: ReportChoice) -> Collected:
@@ -132,7 +130,7 @@ def _collect(choice: ReportChoice) -> Collected:
     document = read_json(choice.folder / "evaluation.json")
     records = read_records(choice.folder / RECORDS)
     settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
-    if bars is None or meta["settings"] != settings:
+    if not bars or meta["settings"] != settings:
         raise DataError(
             f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
             "run again: jaxtrade evaluate RUN"
@@ -223,7 +221,7 @@ def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dic
         "split": choice.split,
         "agent": shown,
         "run": choice.run.resolve().name,
-        "number": choice.agent,
+        "number": choice.agent or None,
         "sessions": settings["sessions"],
         "first": settings["first_session"],
         "last": settings["last_session"],
@@ -243,11 +241,11 @@ def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
 def _seeds(choice: ReportChoice) -> schema.Figures | None:
     """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
     root = choice.run / "evaluation" / choice.split
-    if choice.agent is None:
+    if not choice.agent:
         return None
     folders = (
         sorted(path.parent for path in root.glob("*/evaluation.json"))
-        if choice.symbol is None
+        if not choice.symbol
         else sorted(path.parent for path in root.glob(f"*/{choice.symbol}/evaluation.json"))
     )
     nets = {}

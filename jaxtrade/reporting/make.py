@@ -31,13 +31,13 @@ EQUITY_POINTS = 6_000  # of the chart that zooms
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """The files as text. trades: None in the report of a walk-forward. bars: number of bars that the
+    """The files as text. trades: empty in the report of a walk-forward. bars: number of bars that the
     page holds; dropped: of older ones that it leaves out.
     """
 
     html: str
     json: str
-    trades: str | None = None
+    trades: str = ""
     bars: int = 0
     dropped: int = 0
 
@@ -224,7 +224,7 @@ def check_limit(max_mb: float) -> None:
 def write(report: ReportFiles, folder: Path) -> dict[str, Path]:
     """Write the files into a folder, all or none of them -> their paths. Raises OSError (disk)."""
     texts = {"report.html": report.html, "report.json": report.json}
-    if report.trades is not None:
+    if report.trades:
         texts["trades.csv"] = report.trades
     with staged(folder, noted=False) as new:
         for name, text in texts.items():

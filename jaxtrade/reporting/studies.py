@@ -60,15 +60,15 @@ def chosen_on(labels: Sequence[str]) -> bool:
 @dataclass(frozen=True)
 class ReportChoice:
     """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and
-    its folder, None for a run of one. symbol: None for a run of one symbol."""
+    its folder, "" for a run of one. symbol: "" for a run of one symbol."""
 
     run: Path
     config: RunConfig
     manifest: dict[str, Any]
     split: str
     number: int
-    agent: str | None
-    symbol: str | None
+    agent: str
+    symbol: str
 
     @property
     def folder(self) -> Path:
@@ -97,7 +97,7 @@ def optional(
         if name in ("in_sample", NULLS):
             continue
         sections[name] = _read(of.folder / f"{name}.json")
-        if sections[name] is not None and _other(sections[name], of.number, policy):
+        if sections[name] and _other(sections[name], of.number, policy):
             sections[name] = None
             labels.append(_stale(name, title))
     tests, about = _nulls(of, policy, agent, title)
@@ -122,7 +122,7 @@ def _other(document: Mapping[str, Any], number: int, policy: str | None) -> bool
     found = document.get("policy_sha256")
     if isinstance(found, dict):  # of several policies, by their numbers
         found = found.get(str(number))
-    return found is not None and policy is not None and found != policy
+    return bool(found and policy) and found != policy
 
 
 def _stale(section: str, title: Mapping[str, Any]) -> str:
@@ -138,7 +138,7 @@ def _nulls(
     """The results of the shown agent against each kind of null market, and what the reader has to
     know of them. A run with several seeds keeps those that pool them in the folder of the split.
     """
-    pooled = of.agent is not None and not of.config.sweep.on
+    pooled = bool(of.agent) and not of.config.sweep.on
     folders = [*([of.run / "evaluation" / of.split] if pooled else []), of.folder]
     files = [f"{NULLS}_{kind}.json" for kind in NULL_KINDS]
     if not any((folder / name).is_file() for folder in folders for name in files):
@@ -147,10 +147,8 @@ def _nulls(
         ]  # of an earlier version, which kept the kind that was asked for last
     found, labels, stale = [], [], False
     for name in files:
-        document = next(
-            (each for folder in folders if (each := _read(folder / name)) is not None), None
-        )
-        if document is None or agent not in document["results"]:
+        document = next((each for folder in folders if (each := _read(folder / name))), None)
+        if not document or agent not in document["results"]:
             continue
         if _other(document, of.number, policy):
             stale = True
@@ -206,7 +204,7 @@ def read_days(of: ReportChoice, alike: bool) -> SeedDays:
     that the report is about is read: policies of different settings are no sample of one kind of
     training. Raises DataError where a file is damaged, or policies have different days.
     """
-    policy = "" if of.agent is None else of.agent.replace("_", " ")
+    policy = of.agent.replace("_", " ")
     records = evaluated_records(of.run, of.split, of.symbol)
     chosen = records if alike else {policy: records[policy]}
     first = records[policy]
@@ -245,7 +243,7 @@ def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory |
     found = counted_until_now(of.run, HeldOutDays(data, dates, bars_of(records)), trial)
     if split == "all":
         return found.history
-    if of.symbol is not None:
+    if of.symbol:
         return replace(
             found.history,
             psr=psr(days.record),
@@ -261,14 +259,14 @@ def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> 
 
     The log's folder is left out: runs move. None where the report shows no test day.
     """
-    if history is None:
+    if not history:
         return None
     fault, log = history.fault, Path(history.log)
-    if fault is not None:
+    if fault:
         fault = fault.replace(f"{log.parent}/", "")
     return {
         "opened": history.opened,
-        "at_evaluation": None if then is None else then["opened"],
+        "at_evaluation": then and then["opened"],
         "trials": history.trials,
         "fault": fault,
         "log": log.name,
@@ -284,8 +282,8 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
     """All statistics of the report. why: `TRAINED` or `CHOSEN` where the record of these days
     proves nothing; every figure is then None and says so."""
     seeds, _, count = days.net.shape
-    trials = None if history is None else history.trials
-    if why is not None:
+    trials = history and history.trials
+    if why:
         none = {"value": None, "why": why}
         return {
             "days": count,
@@ -328,14 +326,9 @@ def estimate(found: IntervalEstimate) -> Figures:
 
 def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitting]:
     """DSR and PBO, or why there are none."""
-    if (
-        history is not None
-        and history.trials is not None
-        and history.dsr is not None
-        and history.pbo is not None
-    ):
+    if history and not history.fault and history.dsr and history.pbo:
         return history.dsr, history.pbo
-    why = NO_COUNT if history is not None and history.trials is None else NOT_TEST
+    why = NO_COUNT if history and history.fault else NOT_TEST
     return IntervalEstimate(None, None, None, why), Overfitting(None, None, None, why)
 
 

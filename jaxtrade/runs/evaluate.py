@@ -29,7 +29,7 @@ from jaxtrade.evaluation.evaluate import (
 from jaxtrade.evaluation.joint import evaluate_joint, joint_agents
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.evaluation.replay import replay_lines
+from jaxtrade.evaluation.replay import joint_lines, replay_lines
 from jaxtrade.evaluation.result import SetResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.validation import begin_total_rewards
@@ -374,11 +374,12 @@ def ending(
     if config.env.task == TASK:
         yield f"fills     {folder / 'trades.csv'}"
         yield f"equity    {folder / 'equity.csv'}"
-        return
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
+    if config.env.task == TASK:
+        return
     number, first = next(iter(results.items()))
     split = first.provenance["split"]
     run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
@@ -508,7 +509,6 @@ def replay_run(
     date is not a session of the run.
     """
     whole, _ = open_run(path, data)
-    refuse_joint("replay", whole.config)
     number = chosen_number(whole.config, seed, agent)
     policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)
@@ -520,7 +520,8 @@ def replay_run(
     with keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
     _, params = whole.of_agent(number, chosen, params)
-    lines = replay_lines(setup.env, params, setup.single, setup.algorithm, policy, session)
+    show: Any = joint_lines if whole.config.env.task == TASK else replay_lines
+    lines = show(setup.env, params, setup.single, setup.algorithm, policy, session)
     if setup.fusion is not None:
         notes.append(known.note if known else "no advice is shown in this session")
     return chain(notes, lines)

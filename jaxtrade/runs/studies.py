@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.allocate import TASK
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import breakdown, challenge, grids
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.attribution import attribute
-from jaxtrade.evaluation.baselines import Agent, greedy
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents
+from jaxtrade.evaluation.joint import joint_agents
 from jaxtrade.evaluation.nulls import (
     NullResult,
     null_document,
@@ -55,12 +57,12 @@ if TYPE_CHECKING:
 
 
 FLAGS = "--pass-probability, --breakdown"
-GRIDS = "--cost-grid, --intrabar-grid, --latency-grid, --attribution"
+GRIDS = "--intrabar-grid, --latency-grid, --attribution"
 
 
 def _each_symbol(
     setup: Setup, path: Path, split: str, number: int, policy: Any, advisor: str | None
-) -> Iterator[tuple[str, Setup, RunConfig, Any, list[Agent]]]:
+) -> Iterator[tuple[str, Setup, RunConfig, Any, list[Any]]]:
     """Each symbol of a run, its setup, the configuration and parameters of agent `number` there,
     and the agents to evaluate: its policy and the baselines. advisor: as in `evaluate_run`.
     """
@@ -69,7 +71,13 @@ def _each_symbol(
             params, _ = params_shown(own, split, None if advisor else path)
         config, params = setup.of_agent(number, symbol, params)
         acting = policy_for(setup, policy, symbol)
-        agents = standard_agents(own.env, own.single, config, own.algorithm, acting)
+        env: Any = own.env
+        market: Any = own.single
+        priced: Any = params
+        if config.env.task == TASK:
+            agents = joint_agents(env, market, priced, config, own.algorithm, acting)
+        else:
+            agents = standard_agents(env, market, config, own.algorithm, acting)
         yield symbol, own, config, params, agents
 
 
@@ -114,7 +122,8 @@ def grid_run(
         if wanted
     ]
     setup = opened(path, data, advisor, overrides, progress)
-    refuse_joint(GRIDS, setup.config)
+    if intrabar or latency or attribution:
+        refuse_joint(GRIDS, setup.config)
     held_out(setup, split)
     number = chosen_number(setup.config, seed, agent)
     policy = read_policy(path, setup.config, number)

@@ -140,7 +140,7 @@ def test_pooled_figures_are_sums_over_the_symbols(result):
         assert agent.strategy_figures["max_drawdown"] == deepest
         nets = np.concatenate([each.trades.net for each in own])
         assert agent.strategy_figures["win_rate"] == metrics.win_rate(nets)
-        assert agent.trades == len(nets)
+        assert len(agent.trades) == len(nets)
         assert set(agent.strategy_figures) == set(own[0].strategy_figures)
         assert set(agent.account_figures) == set(own[0].account_figures)
 

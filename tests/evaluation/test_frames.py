@@ -3,7 +3,9 @@ are of use.
 """
 
 import re
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,16 @@ import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluate import write
-from jaxtrade.evaluation.frames import TRADE_COLUMNS, WORDS, read_equity, read_trades
+from jaxtrade.evaluation.frames import (
+    FILL_COLUMNS,
+    TRADE_COLUMNS,
+    WORDS,
+    fills_frame,
+    read_equity,
+    read_fills,
+    read_trades,
+    write_frame,
+)
 from jaxtrade.runs.train import RunResult
 from jaxtrade.training.loop import TrainResult
 from tests.evaluation.tiny import walked
@@ -118,3 +129,24 @@ def test_the_columns_of_the_trades_are_documented():
     reasons = next(row[1] for row in rows if "exit_reason" in row[0])
     assert re.findall(r"`(\w+)`", reasons) == list(WORDS["exit_reason"])
     assert "the trade date" in rows[0][1]
+
+
+def test_no_fill_is_an_empty_frame_in_memory_and_from_its_file(tmp_path):
+    nothing = np.zeros((3, 2), np.int32)
+    names = [f"{kind}_{of}" for kind in ("close", "open", "exit") for of in ("quantity", "price")]
+    event = SimpleNamespace(
+        **dict.fromkeys([*names, "exit_reason", "cost", "cash"], nothing),
+    )
+    contract = SimpleNamespace(tick_size=Decimal("0.25"), decimals=2)
+    market = SimpleNamespace(
+        symbols=("MES", "MNQ"),
+        contracts=(contract, contract),
+        times=60 * np.arange(5),
+        opens=np.zeros((5, 2), int),
+        bar_seconds=60,
+    )
+    record, decisions = SimpleNamespace(event=event), SimpleNamespace(rows=np.arange(3))
+    found = fills_frame(record, decisions, market)
+    write_frame(found, tmp_path / "trades.csv", 2)
+    assert (tmp_path / "trades.csv").read_text() == ",".join(FILL_COLUMNS) + "\n"
+    pd.testing.assert_frame_equal(read_fills(tmp_path / "trades.csv"), found)

@@ -202,6 +202,15 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert again.table == resumed.table
     assert again.evaluation.records.bars is None, "of several symbols the days alone are kept"
     assert len(again.trades) == len(first.trades)
-    for command in (lambda: replay_run(path, "2023-11-28"), lambda: grid_run(path)):
-        with pytest.raises(ConfigError, match=r"env\.task=allocate"):
-            command()
+    with pytest.raises(ConfigError, match=r"env\.task=allocate"):
+        grid_run(path)
+    greedy = first.evaluation.agent("greedy")
+    costs = json.loads(grid_run(path, intrabar=False, costs=True, as_json=True))
+    rows = next(iter(costs.values()))["rows"]
+    assert rows["costs 1x, slippage 1x"]["greedy"] == greedy.strategy_figures["net_profit"]
+    assert rows["costs 0x, slippage 0x"]["buy_hold"] > rows["costs 2x, slippage 4x"]["buy_hold"]
+    (session,) = first.evaluation.dates.astype(str)
+    _, _, *lines = replay_run(path, session)
+    assert len(lines) == len(first.evaluation.decisions.rows)
+    profits = [float(line.split(" | ")[2].split()[0]) for line in lines]
+    assert profits == pytest.approx((greedy.account.equity / 1000).tolist(), abs=0.0051)

@@ -158,7 +158,7 @@ def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     low, high = (
         start + how(how(each.strategy.equity) for each in others) / 1000 for how in (min, max)
     )
-    if wild is None or low == high:
+    if not wild or low == high:
         return
     curve, size = start + wild.strategy.equity / 1000, high - low
     if low - ROOM * size <= curve.min() and curve.max() <= high + ROOM * size:

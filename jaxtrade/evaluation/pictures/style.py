@@ -77,7 +77,7 @@ def save(figure: Any, path: Path) -> None:
 def write(figure: Any, path: Path) -> bool:
     """Write the PNG, in the style of all pictures. Returns False, and writes nothing, without a
     figure. Raises OSError (disk)."""
-    if figure is None:
+    if not figure:
         return False
     save(figure, path)
     return True

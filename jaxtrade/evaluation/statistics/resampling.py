@@ -326,9 +326,8 @@ class Comparison(NamedTuple):
     @property
     def certain(self) -> int:
         """+1 or -1 where the deflated interval lies on one side of 0, else 0."""
-        if self.deflated is None:
-            return 0
-        return int(self.deflated.low > 0) - int(self.deflated.high < 0)
+        low, high = self.deflated or (0, 0)
+        return int(low > 0) - int(high < 0)
 
 
 def compare(

@@ -136,7 +136,7 @@ def sharpe(net: np.ndarray, days_per_year: float = 1.0) -> IntervalEstimate:
     at least one. n/a where no day differs; no interval below `MIN_DAYS` days.
     """
     of = moments(net)
-    if of is None:
+    if not of:
         return undefined(NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
     scale = math.sqrt(days_per_year)
     if why := too_few(of.days):
@@ -199,9 +199,7 @@ def min_trl(net: np.ndarray) -> IntervalEstimate:
 def trial_variance(net: np.ndarray) -> float | None:
     """Variance over trials of the Sharpe ratio per day, of float[D, N]. Trials without variation
     are left out, as they have no ratio. None where fewer than two remain."""
-    found = [
-        of.ratio for column in finite(net, "[D, N]", 2).T if (of := moments(column)) is not None
-    ]
+    found = [of.ratio for column in finite(net, "[D, N]", 2).T if (of := moments(column))]
     return float(np.var(found, ddof=1)) if len(found) > 1 else None
 
 
@@ -221,7 +219,7 @@ def _usable(net: np.ndarray) -> DailyMoments | str:
     if days < MIN_DAYS:
         return f"it needs {MIN_DAYS} days, there are {days}"
     of = moments(net)
-    if of is None:
+    if not of:
         return NO_VARIATION
     # Days of two values can make the error vanish, up to rounding.
     return (
