@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import chex
 import jax
@@ -213,6 +213,7 @@ class TradingEnv(Stepping[EnvState]):
 
     config: EnvConfig
     sampler: str = "uniform"
+    has_brackets: ClassVar[bool] = True  # positions have a stop and a target
 
     def __repr__(self) -> str:
         return short_repr(
@@ -239,6 +240,16 @@ class TradingEnv(Stepping[EnvState]):
     def spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config)
+
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return self.config.task
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of the configuration that it is made of, besides `env`: none."""
+        return {}
 
     def new_record(self) -> PyTree:
         """The task's record at the start of an episode; None if the task has no record."""

@@ -33,7 +33,7 @@ from jaxtrade.env.state import (
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath, MarketData
+from jaxtrade.types import Array, IntrabarPath, JointMarket, MarketData
 
 # --- A leg, and the prices of one bar for it
 
@@ -73,8 +73,8 @@ class Quote(NamedTuple):
         return self.leaving(-side)
 
 
-def quote_at(market: MarketData, row: Array) -> Quote:
-    """Prices of market row `row` (int32[])."""
+def quote_at(market: MarketData | JointMarket, row: Array) -> Quote:
+    """Prices of market row `row` (int32[]); of joint symbols int32[S] each."""
     ask = market.ask
     return Quote(
         Bar(market.open[row], market.high[row], market.low[row], market.close[row]),

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.config.accounts import AccountPreset, contract_cap
+from jaxtrade.data.contracts import whole_mills
 from jaxtrade.env.state import (
     NO_LEVEL,
     OFF,
@@ -24,6 +26,43 @@ from jaxtrade.env.state import (
     Trailing,
 )
 from jaxtrade.types import Array
+
+# The rules of an account as numbers.
+
+
+def _limit(dollars: float | None, key: str) -> int:
+    return OFF if dollars is None else whole_mills(dollars, key)
+
+
+def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
+    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten
+    times as many.
+
+    `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown no rule uses the
+    high-water mark, and it simply follows live equity.
+    """
+    drawdown = _limit(preset.drawdown, "account.drawdown")
+    trailing = (
+        Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
+    )
+    start = whole_mills(preset.start_balance, "account.start_balance")
+    target = _limit(preset.profit_target, "account.profit_target")
+    caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}
+    risk_unit = drawdown if drawdown < OFF else start // 100
+    return AccountParams(
+        drawdown=jnp.int32(drawdown),
+        daily_loss=jnp.int32(_limit(preset.daily_loss, "account.daily_loss")),
+        target=jnp.int32(target),
+        floor_cap=jnp.int32(caps[preset.freeze]),
+        min_days=jnp.int32(preset.min_days),
+        stop_at_target=jnp.bool_(preset.on_target == "terminate"),
+        fail_on_daily_loss=jnp.bool_(preset.on_daily_loss == "fail"),
+        max_contracts=jnp.int32(contract_cap(preset, micro)),
+        risk_unit=jnp.float32(risk_unit),
+        start_balance=jnp.float32(start),
+        trailing=jnp.int32(trailing),
+    )
+
 
 # Exact integer arithmetic. Money is int32 mills, so sums do not depend on their order and tests
 # can compare for equality.

@@ -39,7 +39,7 @@ from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
-from jaxtrade.evaluation.evaluate import evaluate, lanes_of
+from jaxtrade.evaluation.evaluate import evaluate_symbol, lanes_of
 from jaxtrade.evaluation.record import Steps
 from jaxtrade.evaluation.report import costs_text
 from jaxtrade.evaluation.side_by_side import order_is_legal
@@ -310,7 +310,8 @@ def make_grid(
             }
         rows = tuple(variants)
         results = [
-            evaluate(*of, market, sessions, config, agents, steps=steps) for of in variants.values()
+            evaluate_symbol(*of, market, sessions, config, agents, steps=steps)
+            for of in variants.values()
         ]
         profit = [
             agent.strategy_figures["net_profit"] for result in results for agent in result.agents

@@ -22,11 +22,11 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
+from jaxtrade.data.markets import Portfolio
 from jaxtrade.env import rules
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.execution import select
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
-from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import EndReason, ExitReason, ObservationRef
@@ -35,11 +35,12 @@ from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
 from jaxtrade.evaluation.evaluate import NOTHING, Also, agent_key, data_labels, day_records
 from jaxtrade.evaluation.openings import SplitHistory, history_json, history_lines
-from jaxtrade.evaluation.record import DecisionBars, decision_bars, without_rules
+from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, without_rules
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import FORMAT, Result, figure_row, rows_of, write_texts
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import account_outcome, write_csv
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, several, short_repr
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
@@ -513,17 +514,28 @@ def evaluate_joint(
     market: Portfolio,
     sessions: SessionSet,
     config: RunConfig,
-    agents: list[JointAgent],
-    provenance: Mapping[str, Any],
+    agents: Sequence[JointAgent] | None = None,
+    *,
+    algorithm: Learner | None = None,
+    policy: PyTree = None,
+    provenance: Mapping[str, Any] = NOTHING,
     trained_on: SessionSet | None = None,
-    begun: Callable[[str], None] | None = None,
     notes: Sequence[str] = (),
+    programs: Programs | None = None,
+    begun: Callable[[str], None] | None = None,
+    steps: Steps | None = None,
 ) -> JointResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
+    Arguments as in `evaluation.evaluate.evaluate_symbol`, but `begun` is called before each pass of
+    each agent, and no programs are begun or shared.
 
-    Raises DataError if the set is empty. begun: called before each pass of each agent. notes:
-    further labels.
+    Raises DataError if the set is empty, ConfigError if there is neither an agent nor a policy.
     """
+    del programs, steps
+    if agents is None:
+        if algorithm is None:
+            raise ConfigError("evaluation: give agents, or algorithm and policy")
+        agents = joint_agents(env, market, params, config, algorithm, policy)
     decisions: Any = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
     params, balance = (
         params.replace(sessions=sessions),

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import TASK
 from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
@@ -233,7 +232,7 @@ class StoredRun(_Run):
         found = sorted(
             root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts)
         )
-        together = self.config.env.task == TASK
+        together = self.config.env.joint
         several = len(symbols_of(self.config)) > 1 and not together
         kind = StoredJoint if together else StoredSet if several else StoredEvaluation
         return {

@@ -22,7 +22,7 @@ from jaxtrade.evaluation import breakdown, challenge, grids
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.attribution import attribute
 from jaxtrade.evaluation.baselines import Agent, greedy
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate_symbol, standard_agents
 from jaxtrade.evaluation.nulls import (
     NullResult,
     null_document,
@@ -188,7 +188,7 @@ def study_run(
             challenge.check(own.env, params, draws)  # before the evaluation, which takes longer
         progress.phase("evaluating", extent(setup, split, len(agents)))
         sessions, steps = own.splits[split], steps_of(setup, split)
-        result = evaluate(
+        result = evaluate_symbol(
             own.env, params, own.single, sessions, config, agents, notes=[label], steps=steps
         )
         found[symbol] = _studies(result, own, params, draws, broken_down, progress)

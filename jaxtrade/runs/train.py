@@ -13,7 +13,6 @@ from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.market import Market
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.pictures import style, training
@@ -185,8 +184,8 @@ def _run(
         manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
     if source is not None and begins.coverage is not None:
         manifest["source"] = describe(source, begins.coverage, path)
-    if isinstance(setup.market, Market):  # a set has no advisor
-        check_advisor(config, setup.market)
+    if config.advisor.on:
+        check_advisor(config, setup.single)
     rundir.create_run(path, config, manifest)
     if setup.stack.shape:
         write_agents(path, config)
@@ -356,10 +355,10 @@ def _draw(job: Job, controller: control.Controller | None, results: Results, ste
     )
     curves = training.figure_of(history(job.path), metrics, title, scores, best)
     style.write(curves, job.path / "training.png")
-    if isinstance(job.setup.market, Market):  # a set has no advisor
+    if config.advisor.on:
         advice_evaluation.draw(
             config,
-            job.setup.market,
+            job.setup.single,
             job.setup.splits["train"],
             job.path,
             history(job.path),

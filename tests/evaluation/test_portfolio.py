@@ -12,6 +12,7 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.evaluation.joint_result import (
     FILES,
     NAMES,
@@ -20,7 +21,6 @@ from jaxtrade.evaluation.joint_result import (
     joint_agents,
     write,
 )
-from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare

@@ -5,7 +5,7 @@ the costs and fills of all legs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import chex
 import jax
@@ -25,7 +25,7 @@ from jaxtrade.env.episode import (
     is_truncation,
     new_stats,
 )
-from jaxtrade.env.execution import Quote, select, settle
+from jaxtrade.env.execution import Quote, quote_at, select, settle
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import observation
 from jaxtrade.env.portfolio.state import (
@@ -334,7 +334,7 @@ def transition(
     """
     market, row = params.market, state.row + 1
     alike: Any = params  # figures of all contracts, leaves [S]: no bar is of one symbol alone
-    quote, terms = market.quotes(row), Terms(rules.contract_at(alike, row), params.costs)
+    quote, terms = quote_at(market, row), Terms(rules.contract_at(alike, row), params.costs)
     session = params.sessions.ids[state.slot]
     book = Book.of(state.legs)
     opening = book.worth(quote.leaving(book.side).open, terms.contract)
@@ -436,6 +436,7 @@ class PortfolioEnv(Stepping[PortfolioState]):
     config: EnvConfig
     allocate: AllocateConfig
     symbols: tuple[str, ...]
+    has_brackets: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return short_repr(
@@ -448,12 +449,22 @@ class PortfolioEnv(Stepping[PortfolioState]):
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the A actions, in the order of their ids."""
-        return observation.action_names(self.config, self.allocate, self.symbols)
+        return observation.action_names(self.allocate, self.symbols)
 
     @property
     def spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config, self.allocate, self.symbols)
+
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return f"{self.config.task} ({self.allocate.actions})"
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of the configuration that it is made of, besides `env`."""
+        return {"allocate": self.allocate.model_dump(mode="json")}
 
     def reset_at(
         self,

@@ -1,5 +1,5 @@
 """The actions of `allocate`, which of them are legal, and its observation: features of the decision
-bar and the position of each symbol, and the account. Of any task: names of actions, and slots.
+bar and the position of each symbol, and the account.
 
 A symbol's features are those of its own bars, computed by `data.features` and shown at the shared
 bar's close.
@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import EnvConfig, RunConfig
-from jaxtrade.config.allocate import TASK, AllocateConfig
+from jaxtrade.config import EnvConfig
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.data.features.schema import NOW, context_features, feature_spec
-from jaxtrade.data.members import symbols_of
-from jaxtrade.env import observation, rules
+from jaxtrade.env import rules
 from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
 from jaxtrade.env.rules import ceil_div
 from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
-from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
@@ -31,19 +29,12 @@ from jaxtrade.types import Array
 # docs/semantics.md, "Several symbols in one account", points 16 to 18. Names contain the symbols,
 # because a transfer between runs matches actions by name.
 
-DEFAULTS = AllocateConfig()
 SIDES = (0, 1, -1)  # flat first, so that id 0 of a target table is all flat
 WORDS = {0: "FLAT", 1: "LONG", -1: "SHORT"}
 
 
-def action_names(
-    env: EnvConfig, config: AllocateConfig = DEFAULTS, symbols: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """Names of the A actions of any task, in the order of their ids. config, symbols: needed by
-    `allocate` alone.
-    """
-    if env.task != TASK:
-        return task_of(env).actions(env)
+def action_names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the A actions, in the order of their ids."""
     if config.actions == "increment":
         return ("HOLD", *(f"{word}_{symbol}" for symbol in symbols for word in ("BUY", "SELL")))
     if config.actions == "table":
@@ -145,12 +136,9 @@ class AccountNow(NamedTuple):
 
 
 def make_spec(
-    config: EnvConfig, allocate: AllocateConfig = DEFAULTS, symbols: tuple[str, ...] = ()
+    config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]
 ) -> ObservationSpec:
-    """The slots of any task. Those of `allocate`, which alone needs the other arguments: of each
-    symbol in turn, then of the account (`preset: full`)."""
-    if config.task != TASK:
-        return observation.make_spec(config)
+    """The slots: of each symbol in turn, then of the account (`preset: full`)."""
     slots = []
     for symbol in symbols:
         slots += [
@@ -259,13 +247,3 @@ def _account(seen: AccountNow, params: PortfolioParams) -> Array:
             jnp.minimum(left * ten, 1.0),
         ]
     )
-
-
-def spec_of(config: RunConfig) -> ObservationSpec:
-    """The slots of the observation of a whole configuration."""
-    return make_spec(config.env, config.allocate, symbols_of(config))
-
-
-def actions_of(config: RunConfig) -> tuple[str, ...]:
-    """Names of the actions of a whole configuration, in the order of their ids."""
-    return action_names(config.env, config.allocate, symbols_of(config))

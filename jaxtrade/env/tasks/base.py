@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -241,43 +241,21 @@ class AdvisedTask(ManageTask):
 ADVISED = AdvisedTask(CONTEXT_FEATURES, RecordKeeper(new_record, add_bar, account_seen))
 
 
-# The row of `allocate` in the table of tasks. A task has one symbol; this one has an environment
-# of its own.
-
-
-def _refuse() -> NoReturn:
-    raise ConfigError(
-        "env.task=allocate holds several symbols: its environment is "
-        "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
-        "from a whole configuration: make_env(config), not make_env(config.env)"
-    )
-
-
-@dataclass(frozen=True)
-class AllocateTask(Task):
-    """Stands for `allocate` where a task is named. Every use as a task of one symbol raises
-    ConfigError.
+class JointTask:
+    """The row of `allocate` in the table of tasks. A task has one symbol; this one has an
+    environment of its own, so that any use of it as a task raises ConfigError.
     """
 
-    context: tuple[str, ...] = DUAL_FEATURES
+    context = DUAL_FEATURES
 
-    def actions(self, config: Any) -> tuple[str, ...]:
-        _refuse()
-
-    def sides(self, config: Any) -> tuple[int | None, ...]:
-        _refuse()
-
-    def mask(self, config: Any, state: Any, params: Any) -> Any:
-        _refuse()
-
-    def decode(self, config: Any, action: Any, state: Any, params: Any) -> Any:
-        _refuse()
-
-    def slots(self, config: Any) -> tuple[Any, ...]:
-        _refuse()
-
-    def observe(self, config: Any, ref: Any, params: Any) -> tuple[Any, ...]:
-        _refuse()
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ConfigError(
+            "env.task=allocate holds several symbols: its environment is "
+            "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
+            "from a whole configuration: make_env(config), not make_env(config.env)"
+        )
 
 
-ALLOCATE = AllocateTask()
+ALLOCATE = JointTask()
