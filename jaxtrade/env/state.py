@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -421,8 +422,13 @@ def bits_of(mask: Array) -> Array:
 
 @dataclass(frozen=True)
 class Slot:
-    """One entry of the observation vector. warm_up: bars of data before its first valid value."""
+    """One entry of the observation vector. warm_up: bars of data before its first valid value.
+    minimum, maximum: bounds that no value passes.
+    """
 
     name: str
     unit: str
     warm_up: int
+    meaning: str = ""
+    minimum: float = -math.inf
+    maximum: float = math.inf

@@ -49,7 +49,7 @@ def observation_schema(env: Any) -> dict[str, Any]:
     """Scaling, size and slots of an environment's observation. Each slot has a name, a unit and a
     warm-up in bars.
     """
-    spec = env.spec
+    spec = env.observation_spec
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
@@ -66,7 +66,7 @@ def absent_slots(env: Any, market: Markets) -> list[str]:
     if market.has_volume:
         return []
     absent = absent_features((*env.config.features, *context_features(env.config.task)))
-    return [name for name in env.spec.names if name.partition("[")[0] in absent]
+    return [name for name in env.observation_spec.names if name.partition("[")[0] in absent]
 
 
 def digest(part: Mapping[str, Any]) -> str:

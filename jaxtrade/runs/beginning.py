@@ -75,9 +75,9 @@ def layout_of(config: RunConfig) -> Layout:
         )
     env = make_env(config)
     return Layout(
-        env.spec.names,
+        env.observation_spec.names,
         env.actions,
-        env.spec.scaling,
+        env.observation_spec.scaling,
         config.network,
         learner.head,
         groups_of(config),

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.env import dynamics, monitor, rules
-from jaxtrade.env.dynamics import Stepping
+from jaxtrade.env.dynamics import MarketEnv
 from jaxtrade.env.episode import (
     below,
     count_change,
@@ -425,12 +425,45 @@ def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioSta
 
 
 @dataclass(frozen=True)
-class PortfolioEnv(Stepping[PortfolioState]):
-    """The environment of `allocate`; static and hashable, as `TradingEnv`. symbols: in the order of
-    the legs.
+class PortfolioEnv(MarketEnv[PortfolioState]):
+    """The environment of `allocate`: shared bars of several symbols, held jointly in one account.
+    Static and hashable, as `TradingEnv`. symbols: in the order of the legs.
 
-    Reward, ends and accounts are those of `TradingEnv`. An illegal action changes no position and
-    is counted.
+    Observation: float32[D], of each symbol in turn, then of the account (`observation_spec` has
+    every slot with its bounds). `allocate.preset=dual_26` shows FEATURE[t] and position alone.
+
+        slot                     range   meaning
+        FEATURE[t].SYMBOL                the features of the symbol's own bar (docs/allocate.md)
+        position.SYMBOL          -1..1   contracts, as a share of the largest position
+        open_profit.SYMBOL               open profit per contract in ATRs of the symbol
+        bars_in_position.SYMBOL  0..     bars since the leg was opened / 390
+        profit                           equity in risk units
+        room                     ..1     equity above the higher floor in risk units, 1 without
+        to_flat                  0..     bars to the flat time / 390
+        wait                     0..1    bars until an order is allowed / 10
+        trades_left              ..1     positions that orders may still change / 10
+
+    Action: int32[], an id in 0 .. A - 1 (`action_spec`); the names say what becomes of each symbol
+    (`allocate.actions`). An illegal action changes no position and is counted.
+
+    Reward, `terminated` and `truncated` are those of `TradingEnv`.
+
+        >>> import jax
+        >>> import jaxtrade
+        >>> days = ["data.start=2014-01-02", "data.end=2014-12-31"]
+        >>> config = jaxtrade.load_config("fx_allocate", days)
+        >>> market = jaxtrade.load_markets(config)
+        >>> sessions = jaxtrade.split_sessions(market, config.split)["train"]
+        >>> env, params = jaxtrade.make_env(config), jaxtrade.make_params(market, sessions, config)
+        >>> state, ref = env.reset(jax.random.key(0), params)
+        >>> env.observe(ref, params).shape == env.observation_spec.shape
+        True
+        >>> action = jax.numpy.int32(env.num_actions - 1)
+        >>> env.action_spec.names[-1]
+        'SHORT_EURUSD_SHORT_USDJPY'
+        >>> state, ref, outcome = jax.jit(env.step)(jax.random.key(1), state, action, params)
+        >>> state.legs.quantity.tolist()
+        [-1, -1]
     """
 
     config: EnvConfig
@@ -452,7 +485,7 @@ class PortfolioEnv(Stepping[PortfolioState]):
         return observation.action_names(self.allocate, self.symbols)
 
     @property
-    def spec(self) -> ObservationSpec:
+    def observation_spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config, self.allocate, self.symbols)
 

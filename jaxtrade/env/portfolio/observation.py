@@ -8,6 +8,7 @@ bar's close.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -15,9 +16,9 @@ import numpy as np
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.data.features.schema import NOW, context_features, feature_spec
+from jaxtrade.data.features.schema import NOW, context_features
 from jaxtrade.env import rules
-from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
+from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec, feature_slot
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
 from jaxtrade.env.rules import ceil_div
 from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
@@ -118,8 +119,18 @@ def choices(config: AllocateConfig, state: PortfolioState, params: PortfolioPara
     return Choices(quantity, changed, legal)
 
 
-LEG_SLOTS = ("open_profit", "bars_in_position")
-ACCOUNT_SLOTS = ("profit", "room", "to_flat", "wait", "trades_left")
+LEG = (  # `.SYMBOL` is added to the names
+    Slot("position", "account", 0, "contracts, as a share of the largest position", -1, 1),
+    Slot("open_profit", "account", 0, "open profit per contract in ATRs of the symbol"),
+    Slot("bars_in_position", "account", 0, "bars since the leg was opened / 390", 0),
+)
+ACCOUNT = (
+    Slot("profit", "account", 0, "equity in risk units"),
+    Slot("room", "account", 0, "equity above the higher floor in risk units, 1 without", maximum=1),
+    Slot("to_flat", "account", 0, "bars to the flat time / 390", 0),
+    Slot("wait", "account", 0, "bars until an order is allowed / 10", 0, 1),
+    Slot("trades_left", "account", 0, "positions that orders may still change / 10", maximum=1),
+)
 MOST_WAITING = 10.0  # bars and trades are shown in tens, at most 1
 
 
@@ -139,17 +150,13 @@ def make_spec(
     config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]
 ) -> ObservationSpec:
     """The slots: of each symbol in turn, then of the account (`preset: full`)."""
-    slots = []
+    slots, full = [], allocate.preset == "full"
     for symbol in symbols:
+        slots += [feature_slot(name, f"[t].{symbol}") for name in context_features(config.task)]
         slots += [
-            Slot(f"{name}[t].{symbol}", feature_spec(name).unit, feature_spec(name).warm_up)
-            for name in context_features(config.task)
+            replace(slot, name=f"{slot.name}.{symbol}") for slot in (LEG if full else LEG[:1])
         ]
-        names = ("position",) if allocate.preset == "dual_26" else ("position", *LEG_SLOTS)
-        slots += [Slot(f"{name}.{symbol}", "account", 0) for name in names]
-    if allocate.preset == "full":
-        slots += [Slot(name, "account", 0) for name in ACCOUNT_SLOTS]
-    return ObservationSpec(tuple(slots), config.scaling)
+    return ObservationSpec((*slots, *(ACCOUNT if full else ())), config.scaling)
 
 
 def make_ref(
@@ -234,8 +241,7 @@ def _open(leg: Array, view: object, row: Array) -> Array:
 
 
 def _account(seen: AccountNow, params: PortfolioParams) -> Array:
-    """float32[5]: ACCOUNT_SLOTS. Money in risk units; room at most 1 (1 without a floor); bars /
-    390; waits and trades in tens, at most 1."""
+    """float32[5]: the values of `ACCOUNT`."""
     unit, ten = 1.0 / params.account.risk_unit, 1.0 / MOST_WAITING
     equity, room, to_flat, waiting, left = (x.astype(jnp.float32) for x in seen)
     return jnp.stack(

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, DUAL_FEATURES
 from jaxtrade.env.actions import SIDES, Action, bracket, breakeven_stop, legal_actions
-from jaxtrade.env.episode import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
+from jaxtrade.env.episode import RISKS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.observation import (
     context_slots,
     context_values,
@@ -225,8 +225,7 @@ class AdvisedTask(ManageTask):
     """
 
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
-        risks = (Slot(name, "account", 0) for name in RISK_SLOTS)
-        return (*super().slots(config), *context_slots(self.context), *risks)
+        return (*super().slots(config), *context_slots(self.context), *RISKS)
 
     def observe(
         self, config: EnvConfig, ref: ObservationRef, params: EnvParams
