@@ -50,7 +50,7 @@ from jaxtrade.env.state import (
 )
 from jaxtrade.env.tasks.base import HOLD, Task, task_of
 from jaxtrade.text import short_repr
-from jaxtrade.types import Array, Outcome, PyTree
+from jaxtrade.types import Array, Outcome
 
 StateT = TypeVar("StateT")
 
@@ -80,11 +80,8 @@ def transition(
         row=row, time=state.time + 1, position=position, account=account, stats=stats
     )
     keeper = task_of(config).record
-    if keeper is not None:
-        after = after.replace(
-            record=keeper.add_bar(state.record, state, after, event, params.contract)
-        )
-    return after, event
+    record = keeper.add_bar(state.record, state, after, event, params.contract)
+    return after.replace(record=record), event
 
 
 def leg_bar(
@@ -327,11 +324,6 @@ class TradingEnv(MarketEnv[EnvState]):
         """The sections of the configuration that it is made of, besides `env`: none."""
         return {}
 
-    def new_record(self) -> PyTree:
-        """The task's record at the start of an episode; None if the task has no record."""
-        keeper = self.task.record
-        return None if keeper is None else keeper.new()
-
     def reset_at(
         self,
         params: EnvParams,
@@ -344,7 +336,7 @@ class TradingEnv(MarketEnv[EnvState]):
         split.
         """
         state = start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
-        return state.replace(record=self.new_record())
+        return state.replace(record=self.task.record.new())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]: the legal actions at `state`."""
@@ -432,7 +424,7 @@ class TradingEnv(MarketEnv[EnvState]):
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
         state = start_drawn(params, seed, episode, self.config.random_start, self.sampler)
-        state = state.replace(record=self.new_record())
+        state = state.replace(record=self.task.record.new())
         if params.forced_start is None:
             return state
         return forced_entry(

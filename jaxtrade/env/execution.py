@@ -116,7 +116,7 @@ class LegInBar(NamedTuple):
     """A leg inside a bar, with the results of the bar so far.
 
     cash: int32[] mills, realised profit less commission. high: int32[] mills, highest marked
-        `worth`. With `mark=close` it is None (static) until the bar closes. contract: that of the
+        `worth`. With `mark=close` there is none (static) until the bar closes. contract: that of the
         bar. stop_level: the floors that are tested inside the bar; None (static) for none.
     """
 

@@ -162,7 +162,7 @@ def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams)
     return ObservationRef(
         row=state.row[None],
         legs=leg[None],
-        account=None if keeper is None else keeper.seen(state),
+        account=keeper.seen(state),
         legal=bits_of(mask),
         aux=advice_seen(state, params),
         num_actions=mask.shape[-1],

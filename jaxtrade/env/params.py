@@ -70,7 +70,7 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     """The figures of the contract, with the costs of the configuration in place of its own.
 
-    If profits are converted, `tick_mills` is None, because the market's `tick_value` holds the
+    If profits are converted, `tick_mills` is left out, because the market's `tick_value` holds the
     value of a tick.
     """
     chosen = contract.under(config)
@@ -254,7 +254,7 @@ def make_stages(config: StageConfig) -> Stage | None:
     metrics).
 
     The metrics are `commission_share` and `forced_start`. A stage that is off changes nothing, has
-    no metric and adds nothing to the compiled program. The result is None if all stages are off.
+    no metric and adds nothing to the compiled program. None without any stage.
     """
     if not (config.ramps_commission or config.forces_starts):
         return None

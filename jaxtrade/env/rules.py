@@ -42,9 +42,7 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
     high-water mark, and it simply follows live equity.
     """
     drawdown = _limit(preset.drawdown, "account.drawdown")
-    trailing = (
-        Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
-    )
+    trailing = Trailing[preset.trailing.upper()] if drawdown < OFF else Trailing.INTRADAY
     start = whole_mills(preset.start_balance, "account.start_balance")
     target = _limit(preset.profit_target, "account.profit_target")
     caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}

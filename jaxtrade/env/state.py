@@ -252,7 +252,7 @@ class StepInfo(struct.PyTreeNode):
 
     forced: bool[], True if a new episode starts after this step, with a forced entry. None (static)
         if
-    `EnvParams.forced_start` is None.
+    without `EnvParams.forced_start`.
     """
 
     event: Event
@@ -269,7 +269,7 @@ class ContractParams(struct.PyTreeNode):
 
     tick_mills, tick_over: one tick of one contract is worth tick_mills / tick_over mills. A
         tick_over of None means 1.
-    In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a
+    In a market that converts profits, tick_mills is absent until `rules.contract_at` sets both for a
     bar.
     commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of
         a break-even stop

@@ -84,7 +84,7 @@ class SB3Trading(VecEnv):
         return attr_name in ("action_masks", "render_mode")
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """`render_mode`, which is None for all. Raises AttributeError for other names: the
+        """`render_mode`: None for all. Raises AttributeError for other names: the
         environments are rows of arrays and have no attributes."""
         if attr_name != "render_mode":
             raise AttributeError(

@@ -201,7 +201,7 @@ def limit_params(market: Portfolio, config: RunConfig) -> LimitParams:
     return LimitParams(
         size=jnp.array(_sizes(market, config), jnp.int32),
         max_units=jnp.int32(chosen.max_units),
-        max_total=jnp.int32(OFF if chosen.max_total is None else chosen.max_total),
+        max_total=jnp.int32(chosen.max_total or OFF),
         cooldown=jnp.int32(chosen.cooldown),
         gate=jnp.int32(chosen.gate),
         trades=jnp.int32(chosen.trades_per_day or OFF),

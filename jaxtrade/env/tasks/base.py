@@ -64,6 +64,11 @@ class RecordKeeper(NamedTuple):
     seen: Callable[[EnvState], PyTree]
 
 
+NO_RECORD = RecordKeeper(
+    new=lambda: None, add_bar=lambda record, *bar: record, seen=lambda state: None
+)
+
+
 @dataclass(frozen=True)
 class Task(abc.ABC):
     """A task with one symbol; frozen and hashable. Its methods are pure functions of one
@@ -74,11 +79,10 @@ class Task(abc.ABC):
 
     context: names of the features of the decision bar that the market prepares
         (`observation.context_values`).
-    record: None if the task keeps no record.
     """
 
     context: tuple[str, ...] = ()
-    record: RecordKeeper | None = None
+    record: RecordKeeper = NO_RECORD
 
     @abc.abstractmethod
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
