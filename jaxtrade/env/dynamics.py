@@ -109,9 +109,9 @@ def leg_bar(
     )
 
 
-def next_session(state: EnvState, params: EnvParams) -> EnvState:
+def next_session(state: Any, params: Any) -> Any:
     """The state at the first decision bar of the next session of the split. The account is carried
-    over.
+    over. state, params: of any environment.
     """
     slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
     return state.replace(

@@ -195,7 +195,7 @@ def _quotient(over: Array, under: Array, neutral: float) -> Array:
     return jnp.where(under > 0, over / jnp.maximum(under, 1.0), neutral)
 
 
-def new_stats(params: EnvParams) -> EpisodeStats:
+def new_stats(params: Any) -> EpisodeStats:
     """Statistics at the start of an episode: all 0, with one sum for each reward term of
     `params`.
     """
@@ -281,8 +281,9 @@ def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
     return CalendarEnd(over, over & last_session, over & ~sessions.complete[session])
 
 
-def end_reason(state: EnvState, params: EnvParams) -> Array:
-    """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on.
+def end_reason(state: Any, params: Any) -> Array:
+    """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on. state,
+    params: of any environment.
 
     If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end
     of the last session, step limit.

@@ -21,7 +21,6 @@ from jaxtrade.env.state import (
     AccountParams,
     ContractParams,
     EnvParams,
-    EnvState,
     Position,
     Trailing,
 )
@@ -265,9 +264,9 @@ def entry_of(table: Array, number: Array) -> Array:
     return found
 
 
-def contract_at(params: EnvParams, row: Array) -> ContractParams:
+def contract_at(params: Any, row: Array) -> ContractParams:
     """The figures of the contract in bar `row`, scalars. This is the only way to a contract of a
-    set of symbols.
+    set of symbols. Those of several symbols in one account have leaves [S].
 
     If profits are converted, the value of a tick depends on the bar.
     """
@@ -311,10 +310,11 @@ def high_water_at(account: Account, equity: Array, rules: AccountParams) -> Arra
     return jnp.where(live, jnp.maximum(account.high_water, equity), account.high_water)
 
 
-def may_open(state: EnvState, params: EnvParams) -> Array:
+def may_open(state: Any, params: Any) -> Array:
     """bool[]: True if a decision at the close of `state.row` may open a position.
 
     It depends on the calendar, the account and data up to `state.row`, never on a future bar.
+    state, params: of any environment.
     """
     market = params.market
     in_time = (

@@ -255,7 +255,7 @@ class StepInfo(struct.PyTreeNode):
     without `EnvParams.forced_start`.
     """
 
-    event: Event
+    event: Any  # an `Event` or a `PortfolioEvent`
     stats: EpisodeStats  # those of the step's own episode, this step included
     equity: Array  # int32[] mills at this bar's close, before any reset
     end: Array  # int32[] EndReason

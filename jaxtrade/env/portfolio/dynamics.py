@@ -333,8 +333,7 @@ def transition(
     decision bar.
     """
     market, row = params.market, state.row + 1
-    alike: Any = params  # figures of all contracts, leaves [S]: no bar is of one symbol alone
-    quote, terms = quote_at(market, row), Terms(rules.contract_at(alike, row), params.costs)
+    quote, terms = quote_at(market, row), Terms(rules.contract_at(params, row), params.costs)
     session = params.sessions.ids[state.slot]
     book = Book.of(state.legs)
     opening = book.worth(quote.leaving(book.side).open, terms.contract)
@@ -419,8 +418,7 @@ def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioSta
     """The state at the first decision bar of the next session of the split. The account is carried
     over.
     """
-    alike: Any = state, params
-    following: Any = dynamics.next_session(*alike)
+    following = dynamics.next_session(state, params)
     return following.replace(orders=jnp.int32(0), last_order=jnp.int32(NEVER))
 
 
@@ -504,13 +502,12 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
         params: PortfolioParams,
         slot: Array | int,
         row: Array | int,
-        seed: int = 0,
-        episode: int = 0,
+        seed: Array | int = 0,
+        episode: Array | int = 0,
     ) -> PortfolioState:
         """A new account, flat, at the close of shared bar `row`, which lies in session `slot` of
         the split.
         """
-        stats: Any = params  # `new_stats` reads the names of the reward terms
         return PortfolioState(
             row=jnp.int32(row),
             slot=jnp.int32(slot),
@@ -518,7 +515,7 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
             time=jnp.int32(0),
             legs=Legs.flat(len(self.symbols)),
             account=Account.new(),
-            stats=new_stats(stats),
+            stats=new_stats(params),
             seed=jnp.uint32(seed),
             episode=jnp.int32(episode),
             last_order=jnp.int32(NEVER),
@@ -528,8 +525,7 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
     def _begin(self, seed: Array, episode: Array, params: PortfolioParams) -> PortfolioState:
         slot = below(draw(seed, episode, 1), params.sessions.count)
         row = drawn_row(params, slot, seed, episode, self.config.random_start)
-        state = self.reset_at(params, slot, row)
-        return state.replace(seed=jnp.uint32(seed), episode=jnp.int32(episode))
+        return self.reset_at(params, slot, row, seed, episode)
 
     def mask(self, state: PortfolioState, params: PortfolioParams) -> Array:
         """bool[A]: the legal actions at `state`."""
@@ -581,14 +577,9 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
         chex.assert_type(action, int)
         before, want, illegal = self.ordered(state, action, params)
         moved, event = self.transition(before, want, params)
-        alike: tuple[Any, Any, Any] = (
-            moved,
-            params,
-            event,
-        )  # rules and terms of one symbol that read what both have
-        end = end_reason(alike[0], alike[1])
-        step = StepEvent(action, illegal, alike[2], self.actions)
-        terms = weighted_terms(state, alike[0], step, alike[1])  # type: ignore[arg-type]  # as above
+        end = end_reason(moved, params)
+        step = StepEvent(action, illegal, event, self.actions)
+        terms = weighted_terms(state, moved, step, params)
         stats = count_step(moved.stats, moved.account.equity, terms, illegal)
         moved = moved.replace(
             stats=count_change(stats, moved.account.equity - state.account.equity)
@@ -602,5 +593,5 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
             reward=total(terms),
             terminated=done & ~truncated,
             truncated=truncated,
-            info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal),
+            info=StepInfo(event, moved.stats, moved.account.equity, end, terms, illegal),
         )

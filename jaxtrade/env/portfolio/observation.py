@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,7 @@ from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
 from jaxtrade.env.rules import ceil_div
 from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array
+from jaxtrade.types import Array, MarketView
 
 # --- The action tables of the task `allocate`: names, and the units that an action wants.
 #
@@ -112,10 +112,8 @@ def choices(config: AllocateConfig, state: PortfolioState, params: PortfolioPara
         & (sizes.sum(axis=-1) <= limits.max_total)
         & (jnp.abs(quantity).sum(axis=-1) <= params.account.max_contracts)
     )
-    market: Any = params  # `may_open` reads the row, the lock, `bars_to_flat` and `tr_sum`, which both kinds have
-    opening: Any = state
     permitted = (wait(state, params) == 0) & (changed <= trades_left(state, params))
-    legal = (changed == 0) | (permitted & (~opens | (within & rules.may_open(opening, market))))
+    legal = (changed == 0) | (permitted & (~opens | (within & rules.may_open(state, params))))
     return Choices(quantity, changed, legal)
 
 
@@ -227,13 +225,12 @@ def _leg(allocate: AllocateConfig, leg: Array, s: int, params: PortfolioParams) 
     return leg[:1].astype(jnp.float32) * (1.0 / most.astype(jnp.float32))
 
 
-def _open(leg: Array, view: object, row: Array) -> Array:
+def _open(leg: Array, view: MarketView, row: Array) -> Array:
     """float32[2]: open profit per contract in ATRs of the symbol, and holding time in bars /
     390.
     """
-    now = dict(zip(NOW, view.now[row], strict=True))  # type: ignore[attr-defined]
-    base = view.base  # type: ignore[attr-defined]
-    quantity, entry, bars = leg[0], leg[1], leg[4]
+    now = dict(zip(NOW, view.now[row], strict=True))
+    base, quantity, entry, bars = view.base, leg[0], leg[1], leg[4]
     side = jnp.sign(quantity).astype(jnp.float32)
     paid = (entry if base is None else entry - base).astype(jnp.float32)
     profit = jnp.where(quantity != 0, side * (now["close"] - paid) * now["per_atr"], 0.0)
