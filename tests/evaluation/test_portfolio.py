@@ -12,11 +12,10 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.evaluators import mean_reward
+from jaxtrade.evaluation.evaluators import evaluate, mean_reward
 from jaxtrade.evaluation.joint_result import (
     FILES,
     NAMES,
-    evaluate_joint,
     fill_rows,
     joint_agents,
     write,
@@ -64,7 +63,8 @@ def result(setup, policy):
     env, params, market, config = setup.env, setup.params, setup.market, setup.config
     agents = joint_agents(env, market, params, config, setup.algorithm, policy)
     held, seen = setup.splits["test"], setup.splits["train"]
-    return evaluate_joint(env, params, market, held, config, agents, {"split": "test"}, seen)
+    about = {"provenance": {"split": "test"}, "trained_on": seen}
+    return evaluate(env, params, market, held, config, agents, **about)
 
 
 def test_the_policy_stands_beside_the_baselines(result):
