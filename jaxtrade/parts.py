@@ -70,7 +70,19 @@ Q_NETWORKS: Registry[Any] = Registry(
 FEATURES: Registry[Any] = Registry("feature", {})
 ADVISORS: Registry[Any] = Registry("advisor", {})
 REPORT_SECTIONS: Registry[Any] = Registry("report section", {})
-# Of one symbol, and of several (env.task=allocate).
+# Terms that read fills of several symbols: of env.task=allocate alone.
+OF_SEVERAL = (
+    "realised_return",
+    "cost_share",
+    "turnover",
+    "turnover_squared",
+    "return_squared",
+    "loss_squared",
+    "drawdown",
+    "drawdown_squared",
+    "trades_ordered",
+    "position_changed",
+)
 REWARD_TERMS: Registry[Any] = Registry(
     "reward term",
     {
@@ -95,19 +107,5 @@ REWARD_TERMS: Registry[Any] = Registry(
             "illegal_management",
         )
     }
-    | {
-        name: f"jaxtrade.env.portfolio.params:{name}"
-        for name in (
-            "realised_return",
-            "cost_share",
-            "turnover",
-            "turnover_squared",
-            "return_squared",
-            "loss_squared",
-            "drawdown",
-            "drawdown_squared",
-            "trades_ordered",
-            "position_changed",
-        )
-    },
+    | {name: f"jaxtrade.env.portfolio.params:{name}" for name in OF_SEVERAL},
 )

@@ -145,6 +145,37 @@ class MarketData(struct.PyTreeNode):
         return self.close if self.ask is None else (self.close + self.ask.close) // 2
 
 
+class JointMarket(struct.PyTreeNode):
+    """The shared bars of several symbols on device, a traced argument inside `PortfolioParams`.
+
+    open, high, low, close: int32[T, S] ticks, the bid; bars between two shared stamps are joined to
+        the later one.
+    ask: the ask side, [T, S]. None (static) if all symbols are one-sided; among others a one-sided
+        one has ask = bid.
+    rows: int32[T, S] each symbol's own bar, in its view. tr_sum: int32[T] -1 until every symbol has
+        14 true ranges.
+    bars_to_flat: int32[T] the least of all symbols. sessions: rows of the shared bars. views: one
+        per symbol.
+    tick_value: [T, S]. None (static) if all profits arise in dollars. fingerprint: uint32[8].
+        symbol: None (static): no
+    bar belongs to one symbol, as those of a `MarketData` may.
+    """
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+    rows: Array
+    tr_sum: Array
+    bars_to_flat: Array
+    sessions: SessionTable
+    views: tuple[MarketView, ...]
+    fingerprint: Array
+    ask: Quotes | None = None
+    tick_value: TickValue | None = None
+    symbol: None = None
+
+
 class SessionSet(struct.PyTreeNode):
     """The sessions of one split (training, validation, test) as traced data.
 

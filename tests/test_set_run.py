@@ -10,7 +10,7 @@ import pytest
 import jaxtrade as jt
 from jaxtrade.config import dump_config, load_config
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
 from jaxtrade.runs.policies import policy_for

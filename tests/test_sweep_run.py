@@ -9,7 +9,7 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import load_config
-from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs

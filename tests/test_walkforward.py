@@ -13,7 +13,7 @@ import jaxtrade as jt
 from jaxtrade.config import load_config
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.evaluators import evaluate
 from jaxtrade.evaluation.run_days import WalkDays, read_walk_days, write_walk_days
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.openings import UNCOUNTED

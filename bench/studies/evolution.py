@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from jaxtrade.config import load_config
-from jaxtrade.evaluation.validation import total_rewards
+from jaxtrade.evaluation.evaluators import total_rewards
 from jaxtrade.rl import evolve
 from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.storage.compiling import Programs

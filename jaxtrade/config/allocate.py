@@ -70,7 +70,7 @@ def check_allocate(config: Any) -> None:
 
     config: a `RunConfig`, which imports this module.
     """
-    if config.env.task != TASK:
+    if not config.env.joint:
         if config.allocate != AllocateConfig():
             raise ValueError(
                 f"keys of allocate need env.task={TASK}, found {config.env.task}: leave them out, or set "

@@ -545,6 +545,11 @@ class EnvConfig(Section, frozen=True):
         """Whether fills or marks are better than a real market would give. Every report says so."""
         return self.fill == "close" or self.mark == "close"
 
+    @property
+    def joint(self) -> bool:
+        """Whether one account holds several symbols at a time, as that of `allocate` does."""
+        return self.task == "allocate"
+
 
 class EpisodeConfig(Section, frozen=True):
     """How long an episode runs."""

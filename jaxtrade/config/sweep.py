@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from jaxtrade.config.allocate import TASK
 from jaxtrade.config.base import FromOne, FromZero, Section, Share, limited
 from jaxtrade.config.learners import SECTIONS, TUNABLE
 from jaxtrade.errors import ConfigError
@@ -495,9 +494,9 @@ def _refuse_rest(config: Any) -> None:
             f"advisor.kind={config.advisor.kind[:60]}: all agents of a program share one state of advice, "
             "and folds must not learn from each other's days: set advisor.kind=off"
         )
-    if config.env.task == TASK:
+    if config.env.joint:
         raise ValueError(
-            f"env.task={TASK}: a walk-forward has one symbol in an account: choose another env.task"
+            f"env.task={config.env.task}: a walk-forward has one symbol in an account: choose another env.task"
         )
     if len(config.data.markets) > 1:
         raise ValueError(

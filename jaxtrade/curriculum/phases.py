@@ -34,10 +34,10 @@ from jaxtrade.curriculum.config import (
 from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import Agent, greedy
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.evaluate import evaluate_symbol
+from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
-from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.notation import money
 from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.state import Policy, closed
@@ -102,7 +102,7 @@ def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.n
 
 
 def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
-    result = evaluate(
+    result = evaluate_symbol(
         setup.env,
         setup.params,
         setup.single,
@@ -295,7 +295,7 @@ def check_gate(
 
     Args:
         result: the evaluation on the validation sessions, with an agent `greedy`.
-        reward: that agent's mean reward per session (`evaluation.validation.mean_reward`).
+        reward: that agent's mean reward per session (`evaluation.evaluators.mean_reward`).
         history: the rows of the run's metrics, for the KL.
     Raises:
         ConfigError: the gate cannot be evaluated (no metrics).
@@ -615,7 +615,7 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     setup = prepare(trained.config)
     policy = load_policy(folder).policy
     params, _ = params_shown(setup, "validation", folder)
-    result = evaluate(
+    result = evaluate_symbol(
         setup.env,
         params,
         setup.single,

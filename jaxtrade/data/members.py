@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from jaxtrade.config import DataConfig, RunConfig, SplitConfig, WalkConfig, changed_config
-from jaxtrade.config.allocate import TASK, AllocateConfig
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.run import split_of
 from jaxtrade.data.contracts import BUNDLED, contract_of, require_bundled
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
@@ -54,7 +54,7 @@ def groups_of(config: RunConfig) -> tuple[str, ...]:
     `allocate` observes all symbols together, so they share their statistics.
     """
     symbols = symbols_of(config)
-    own = config.network.normalise_per_symbol and config.env.task != TASK
+    own = config.network.normalise_per_symbol and not config.env.joint
     return symbols if len(symbols) == 1 or own else (COMMON,)
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from functools import partial, reduce
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +25,8 @@ from jaxtrade.data.features.schema import (
     feature_spec,
     is_built_in,
 )
-from jaxtrade.data.market import Market, MarketSet, history_needed
+from jaxtrade.data.market import Market, history_needed
+from jaxtrade.data.markets import Markets
 from jaxtrade.data.members import check_split
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import MarketData, SessionSet
@@ -105,20 +106,16 @@ def split_ids_by_date(
     known = dates <= shared[-1]
     held = len(blocks["train"])  # the first shared date that is held out or embargoed
     trained = known if held == len(shared) else known & (dates < shared[held])
-    found = {"train": np.flatnonzero(trained), "all": np.flatnonzero(known)}
-    for name in ("validation", "test"):
-        found[name] = np.flatnonzero(np.isin(dates, shared[blocks[name]]))
-    return found
+    chosen = {name: np.isin(dates, shared[blocks[name]]) for name in ("validation", "test")}
+    return {
+        name: np.flatnonzero(rows)
+        for name, rows in ({"train": trained} | chosen | {"all": known}).items()
+    }
 
 
-def countable(market: Any) -> int:
-    """The number of sessions that a split counts: of several symbols (`MarketSet`) the trade dates
-    that all share.
-    """
-    symbols = getattr(market, "session_symbols", None)
-    return (
-        market.num_sessions if symbols is None else len(shared_dates(market.trade_dates, symbols))
-    )
+def countable(market: Markets) -> int:
+    """The number of sessions that a split counts: the trade dates that all parts share."""
+    return len(shared_dates(market.trade_dates, market.session_parts))
 
 
 def decision_count(market: MarketData, sessions: SessionSet) -> int:
@@ -129,23 +126,19 @@ def decision_count(market: MarketData, sessions: SessionSet) -> int:
     )
 
 
-def sessions_of(market: Market | MarketSet, ids: np.ndarray) -> SessionSet:
+def sessions_of(market: Markets, ids: np.ndarray) -> SessionSet:
     """A SessionSet of some rows of a market's session table, in increasing order."""
-    symbols = None if isinstance(market, Market) else market.session_symbols
+    symbols = market.session_parts if len(market.parts) > 1 else None
     return session_set(ids, market.num_sessions, symbols)
 
 
-def split_sessions(market: Market | MarketSet, config: SplitConfig) -> dict[str, SessionSet]:
+def split_sessions(market: Markets, config: SplitConfig) -> dict[str, SessionSet]:
     """SessionSets `train`, `validation`, `test` and `all` of a market, in time order; of a set, in
     the order of its symbols and then of time.
 
-    Raises ConfigError as `split_ids` does, or as `split_ids_by_date` does for a set.
+    Raises ConfigError as `split_ids_by_date` does.
     """
-    ids = (
-        split_ids(market.num_sessions, config)
-        if isinstance(market, Market)
-        else split_ids_by_date(market.trade_dates, market.session_symbols, config)
-    )
+    ids = split_ids_by_date(market.trade_dates, market.session_parts, config)
     return {name: sessions_of(market, rows) for name, rows in ids.items()}
 
 

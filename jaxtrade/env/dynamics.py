@@ -5,9 +5,9 @@ auto-reset.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import chex
 import jax
@@ -36,7 +36,7 @@ from jaxtrade.env.execution import (
     settle,
     trail_distance,
 )
-from jaxtrade.env.observation import ObservationSpec
+from jaxtrade.env.observation import ActionSpec, ObservationSpec
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import (
     EndReason,
@@ -50,7 +50,7 @@ from jaxtrade.env.state import (
 )
 from jaxtrade.env.tasks.base import HOLD, Task, task_of
 from jaxtrade.text import short_repr
-from jaxtrade.types import Array, Outcome, PyTree
+from jaxtrade.types import Array, Outcome
 
 StateT = TypeVar("StateT")
 
@@ -80,11 +80,8 @@ def transition(
         row=row, time=state.time + 1, position=position, account=account, stats=stats
     )
     keeper = task_of(config).record
-    if keeper is not None:
-        after = after.replace(
-            record=keeper.add_bar(state.record, state, after, event, params.contract)
-        )
-    return after, event
+    record = keeper.add_bar(state.record, state, after, event, params.contract)
+    return after.replace(record=record), event
 
 
 def leg_bar(
@@ -112,9 +109,9 @@ def leg_bar(
     )
 
 
-def next_session(state: EnvState, params: EnvParams) -> EnvState:
+def next_session(state: Any, params: Any) -> Any:
     """The state at the first decision bar of the next session of the split. The account is carried
-    over.
+    over. state, params: of any environment.
     """
     slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
     return state.replace(
@@ -145,15 +142,41 @@ def forced_entry(
     return select(entered, moved, state)
 
 
-class Stepping(Generic[StateT]):
-    """What the environments of one symbol and of several do alike. _begin: (seed, number of the
-    episode, params) -> its first state."""
+class MarketEnv(Generic[StateT]):
+    """What the environments of one symbol and of several have in common, besides `types.Env`.
 
+    config, actions (names by id), observation_spec. title: the task in words. sections: of the
+        configuration, that make the environment besides `env`. has_brackets: whether positions have
+        a stop and a target.
+    ref(state, params) -> the stored form of the observation, which `observe` makes float32[D].
+    mask(state, params) -> bool[A].
+    advance(state, action, params) -> (state, outcome): a step without auto-reset.
+    reset_at(params, slot, row, seed, episode) -> the state at a chosen decision bar.
+    _begin(seed, number of the episode, params) -> its first state.
+    """
+
+    config: EnvConfig
     actions: tuple[str, ...]
-    spec: ObservationSpec
+    observation_spec: ObservationSpec
+    title: str
+    sections: Mapping[str, Any]
+    has_brackets: ClassVar[bool]
     ref: Callable[..., ObservationRef]
+    observe: Callable[..., Array]
+    mask: Callable[..., Array]
     advance: Callable[..., tuple[StateT, Outcome[ObservationRef]]]
+    reset_at: Callable[..., StateT]
     _begin: Callable[..., StateT]
+
+    @property
+    def spec(self) -> ObservationSpec:
+        """`observation_spec`."""
+        return self.observation_spec
+
+    @property
+    def action_spec(self) -> ActionSpec:
+        """The ids of the actions and their names."""
+        return ActionSpec(self.actions)
 
     @property
     def num_actions(self) -> int:
@@ -162,8 +185,8 @@ class Stepping(Generic[StateT]):
 
     @property
     def observation_size(self) -> int:
-        """The number D of slots, derived from `spec`."""
-        return self.spec.size
+        """The number D of slots."""
+        return self.observation_spec.size
 
     def reset(self, key: Array, params: Any) -> tuple[StateT, ObservationRef]:
         """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
@@ -201,18 +224,69 @@ class Stepping(Generic[StateT]):
 
 
 @dataclass(frozen=True)
-class TradingEnv(Stepping[EnvState]):
-    """The trading environment: minute bars, one symbol, and an account with rules.
+class TradingEnv(MarketEnv[EnvState]):
+    """The trading environment: bars of one symbol, and an account with rules. In a set of symbols
+    each episode is of one of them. It is static and hashable; `params` holds all data.
 
-    It is static and hashable; `params` holds all data. Actions: those of the task (`actions`).
-    Observation: float32[D], described by `spec`. Reward: by default the change of equity in risk
-    units of the account. `terminated`: bust, daily loss (if it fails the account), target, or the
-    end of the episode's last session. `truncated`: step limit or end of data. An illegal action is
-    executed as action 0 (HOLD) and counted.
+    Observation: float32[D], in this order (`observation_spec` has every slot with its bounds).
+    W is `env.window`; prices are relative to the last close, unless `env.scaling=seed`.
+
+        slot               range   meaning
+        FEATURE[t-i]               each of env.features, i bars before the decision, i = W .. 1
+        hour[t-i]                  with minutes_from_open and minutes_to_close: time of that bar
+        position           -1..1   side: 1 long, -1 short, 0 flat
+        entry                      open profit in ATRs; scaling=seed: entry / close, 1 when flat
+        stop_distance      0..     from the close to the stop in ATRs, 0 without
+        target_distance    0..     from the close to the target in ATRs, 0 without
+        bars_in_position   0..     bars since the entry / 390
+      tasks manage and advised:
+        can_enter          0..1    1 if an entry is legal
+        can_manage         0..1    1 if a position may be managed
+        has_position       0..1    1 if a position is held
+      task advised:
+        FEATURE[t]                 the features of the decision bar (`Task.context`)
+        unrealised_profit          open profit
+        balance_drawdown   0..     realised profit below its peak
+        losses_in_a_row    0..     closed trades since the last win
+        recent_win_rate    0..1    wins among the last ten trades, 0.5 before any
+        excursion_ratio    0..     worst against best move of the position
+      env.advice:
+        advice_hold                logit of hold, 0 without advice
+        advice_buy                 logit of buy, 0 without advice
+        advice_sell                logit of sell, 0 without advice
+        advice_confidence  0..1    how sure the advisor is
+        advice_risk        0..1    how risky it finds the bar
+        advice_valid       0..1    1 if there is advice
+        advice_age         0..     log(1 + age in bars)
+
+    Action: int32[], an id in 0 .. A - 1 (`action_spec`), executed at the next open. HOLD, BUY and
+    SELL; of manage and advised also MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL and CLOSE.
+    `action_mask` says which are legal; an illegal one is executed as HOLD and counted.
+
+    Reward: float32[], by default the change of equity in risk units of the account
+    (docs/rewards.md). `terminated`: bust, daily loss (if it fails the account), target, or the end
+    of the episode's last session. `truncated`: step limit or end of data.
+
+        >>> import jax
+        >>> import jaxtrade
+        >>> config = jaxtrade.load_config("quickstart", ["env.task=entry"])
+        >>> market = jaxtrade.load_markets(config)
+        >>> sessions = jaxtrade.split_sessions(market, config.split)["train"]
+        >>> env, params = jaxtrade.make_env(config), jaxtrade.make_params(market, sessions, config)
+        >>> state, ref = env.reset(jax.random.key(0), params)
+        >>> env.observe(ref, params).shape == env.observation_spec.shape
+        True
+        >>> dict(zip(env.actions, env.action_mask(ref).tolist()))
+        {'HOLD': True, 'BUY': True, 'SELL': True}
+        >>> buy = jax.numpy.int32(env.actions.index("BUY"))
+        >>> state, ref, outcome = jax.jit(env.step)(jax.random.key(1), state, buy, params)
+        >>> int(state.position.quantity), bool(outcome.terminated)
+        (1, False)
     """
 
     config: EnvConfig
     sampler: str = "uniform"
+    has_brackets: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return short_repr(
@@ -236,14 +310,19 @@ class TradingEnv(Stepping[EnvState]):
         return self.task.actions(self.config)
 
     @property
-    def spec(self) -> ObservationSpec:
+    def observation_spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config)
 
-    def new_record(self) -> PyTree:
-        """The task's record at the start of an episode; None if the task has no record."""
-        keeper = self.task.record
-        return None if keeper is None else keeper.new()
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return self.config.task
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of the configuration that it is made of, besides `env`: none."""
+        return {}
 
     def reset_at(
         self,
@@ -257,7 +336,7 @@ class TradingEnv(Stepping[EnvState]):
         split.
         """
         state = start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
-        return state.replace(record=self.new_record())
+        return state.replace(record=self.task.record.new())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]: the legal actions at `state`."""
@@ -345,7 +424,7 @@ class TradingEnv(Stepping[EnvState]):
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
         state = start_drawn(params, seed, episode, self.config.random_start, self.sampler)
-        state = state.replace(record=self.new_record())
+        state = state.replace(record=self.task.record.new())
         if params.forced_start is None:
             return state
         return forced_entry(

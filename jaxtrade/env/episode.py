@@ -23,6 +23,7 @@ from jaxtrade.env.state import (
     EpisodeStats,
     Event,
     Position,
+    Slot,
     TradeRecord,
 )
 from jaxtrade.parts import SAMPLERS
@@ -30,13 +31,14 @@ from jaxtrade.types import Array
 
 # The trade record of an episode, and the five risk slots that the task `advised` shows of it.
 
-RISK_SLOTS = (
-    "unrealised_profit",
-    "balance_drawdown",
-    "losses_in_a_row",
-    "recent_win_rate",
-    "excursion_ratio",
+RISKS = (
+    Slot("unrealised_profit", "account", 0, "open profit"),
+    Slot("balance_drawdown", "account", 0, "realised profit below its peak", 0),
+    Slot("losses_in_a_row", "account", 0, "closed trades since the last win", 0),
+    Slot("recent_win_rate", "account", 0, "wins among the last ten trades, 0.5 before any", 0, 1),
+    Slot("excursion_ratio", "account", 0, "worst against best move of the position", 0),
 )
+RISK_SLOTS = tuple(slot.name for slot in RISKS)
 RECENT = 10  # closed trades in the win rate; in relative scaling also the cap of losses in a row
 
 
@@ -142,7 +144,7 @@ def account_seen(state: EnvState) -> AccountSeen:
 
 
 def risk_slots(scaling: str, seen: AccountSeen, rules: AccountParams) -> Array:
-    """float32[5] in the order of RISK_SLOTS. Their units depend on the scaling:
+    """float32[5]: the values of `RISKS`. Their units depend on the scaling:
 
                          seed                                       relative
     unrealised_profit    dollars                                    risk units
@@ -193,7 +195,7 @@ def _quotient(over: Array, under: Array, neutral: float) -> Array:
     return jnp.where(under > 0, over / jnp.maximum(under, 1.0), neutral)
 
 
-def new_stats(params: EnvParams) -> EpisodeStats:
+def new_stats(params: Any) -> EpisodeStats:
     """Statistics at the start of an episode: all 0, with one sum for each reward term of
     `params`.
     """
@@ -279,8 +281,9 @@ def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
     return CalendarEnd(over, over & last_session, over & ~sessions.complete[session])
 
 
-def end_reason(state: EnvState, params: EnvParams) -> Array:
-    """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on.
+def end_reason(state: Any, params: Any) -> Array:
+    """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on. state,
+    params: of any environment.
 
     If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end
     of the last session, step limit.

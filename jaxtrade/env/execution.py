@@ -33,7 +33,7 @@ from jaxtrade.env.state import (
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath, MarketData
+from jaxtrade.types import Array, IntrabarPath, JointMarket, MarketData
 
 # --- A leg, and the prices of one bar for it
 
@@ -73,8 +73,8 @@ class Quote(NamedTuple):
         return self.leaving(-side)
 
 
-def quote_at(market: MarketData, row: Array) -> Quote:
-    """Prices of market row `row` (int32[])."""
+def quote_at(market: MarketData | JointMarket, row: Array) -> Quote:
+    """Prices of market row `row` (int32[]); of joint symbols int32[S] each."""
     ask = market.ask
     return Quote(
         Bar(market.open[row], market.high[row], market.low[row], market.close[row]),
@@ -116,7 +116,7 @@ class LegInBar(NamedTuple):
     """A leg inside a bar, with the results of the bar so far.
 
     cash: int32[] mills, realised profit less commission. high: int32[] mills, highest marked
-        `worth`. With `mark=close` it is None (static) until the bar closes. contract: that of the
+        `worth`. With `mark=close` there is none (static) until the bar closes. contract: that of the
         bar. stop_level: the floors that are tested inside the bar; None (static) for none.
     """
 

@@ -232,10 +232,10 @@ def close(
     """
     ended = seen.terminated | seen.truncated
     figures = figures_of(seen.info, params.account.start_balance)
-    numbers = getattr(params.market, "symbol", None)
-    symbol = None if numbers is None or len(symbols) == 1 else numbers[seen.final_ref.row[..., 0]]
-    found = means(figures, ended, PREFIX, reduce)
-    if symbol is not None:
+    found, symbol = means(figures, ended, PREFIX, reduce), None
+    if len(symbols) > 1:
+        market: Any = params.market
+        symbol = market.symbol[seen.final_ref.row[..., 0]]
         for number, name in enumerate(symbols):
             found |= means(figures, ended & (symbol == number), f"{PREFIX}{name}/", reduce)
     if rows:

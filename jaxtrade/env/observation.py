@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import chex
 import jax
@@ -24,13 +25,14 @@ from jaxtrade.types import Array
 
 
 ADVICE_SLOTS = (
-    "advice_hold",
-    "advice_buy",
-    "advice_sell",
-    "advice_confidence",
-    "advice_risk",
-    "advice_valid",
-    "advice_age",
+    *(
+        Slot(f"advice_{side}", "advice", 0, f"logit of {side}, 0 without advice")
+        for side in ("hold", "buy", "sell")
+    ),
+    Slot("advice_confidence", "advice", 0, "how sure the advisor is", 0, 1),
+    Slot("advice_risk", "advice", 0, "how risky it finds the bar", 0, 1),
+    Slot("advice_valid", "advice", 0, "1 if there is advice", 0, 1),
+    Slot("advice_age", "advice", 0, "log(1 + age in bars)", 0),
 )
 
 
@@ -47,9 +49,9 @@ def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
 
 
 def advice_slots(seen: AdviceSeen | None) -> Array:
-    """float32[7], in the order of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], a
-    flag that is 1 if there is advice, and log(1 + age in bars). Without advice all are 0, which
-    favours no direction."""
+    """float32[7]: the values of `ADVICE_SLOTS`. Without advice all are 0, which favours no
+    direction.
+    """
     if seen is None:
         return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
     rest = jnp.stack(
@@ -69,15 +71,27 @@ def advice_slots(seen: AdviceSeen | None) -> Array:
 
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
-POSITION_SLOTS = ("position", "entry", "stop_distance", "target_distance", "bars_in_position")
-MANAGE_SLOTS = ("can_enter", "can_manage", "has_position")
 BARS_PER_DAY = 390.0  # scale of bars_in_position: minutes of the US cash session
+POSITION = (
+    Slot("position", "account", 0, "side: 1 long, -1 short, 0 flat", -1, 1),
+    Slot("entry", "account", 0, "open profit in ATRs; scaling=seed: entry / close, 1 when flat"),
+    Slot("stop_distance", "account", 0, "from the close to the stop in ATRs, 0 without", 0),
+    Slot("target_distance", "account", 0, "from the close to the target in ATRs, 0 without", 0),
+    Slot("bars_in_position", "account", 0, "bars since the entry / 390", 0),
+)
+FLAGS = (
+    Slot("can_enter", "flag", 0, "1 if an entry is legal", 0, 1),
+    Slot("can_manage", "flag", 0, "1 if a position may be managed", 0, 1),
+    Slot("has_position", "flag", 0, "1 if a position is held", 0, 1),
+)
+POSITION_SLOTS, MANAGE_SLOTS = (tuple(slot.name for slot in part) for part in (POSITION, FLAGS))
 
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """All slots in order. Every size is derived from it."""
+    """The observation: all slots in order. Every size is derived from it."""
 
+    dtype: ClassVar[str] = "float32"
     slots: tuple[Slot, ...]
     scaling: str
 
@@ -96,12 +110,48 @@ class ObservationSpec:
         """The names of the slots, in order."""
         return tuple(slot.name for slot in self.slots)
 
+    @property
+    def shape(self) -> tuple[int]:
+        """(D,)."""
+        return (self.size,)
+
+    @property
+    def minimum(self) -> np.ndarray:
+        """float32[D]: a lower bound of each slot, -inf where none is known."""
+        return np.array([slot.minimum for slot in self.slots], self.dtype)
+
+    @property
+    def maximum(self) -> np.ndarray:
+        """float32[D]: an upper bound of each slot, inf where none is known."""
+        return np.array([slot.maximum for slot in self.slots], self.dtype)
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """The action: an id in minimum .. maximum. names: of all ids, in order."""
+
+    dtype: ClassVar[str] = "int32"
+    shape: ClassVar[tuple[()]] = ()
+    minimum: ClassVar[int] = 0
+    names: tuple[str, ...]
+
+    @property
+    def maximum(self) -> int:
+        """A - 1, the last id."""
+        return len(self.names) - 1
+
 
 @functools.lru_cache(maxsize=64)
 def make_spec(config: EnvConfig) -> ObservationSpec:
     """The slots of the configured task, followed by those of advice if `config.advice`."""
-    advice = [Slot(name, "advice", 0) for name in ADVICE_SLOTS] if config.advice else []
+    advice = ADVICE_SLOTS if config.advice else ()
     return ObservationSpec((*TASKS[config.task].slots(config), *advice), config.scaling)
+
+
+def feature_slot(name: str, place: str) -> Slot:
+    """The slot of a feature at a place, as in close[t-1]."""
+    spec = feature_spec(name)
+    return Slot(f"{name}{place}", spec.unit, spec.warm_up, spec.formula)
 
 
 def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
@@ -112,7 +162,7 @@ def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams)
     return ObservationRef(
         row=state.row[None],
         legs=leg[None],
-        account=None if keeper is None else keeper.seen(state),
+        account=keeper.seen(state),
         legal=bits_of(mask),
         aux=advice_seen(state, params),
         num_actions=mask.shape[-1],
@@ -162,10 +212,7 @@ def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
     """
     slots = []
     for back in range(config.window, 0, -1):
-        slots += [
-            Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
-            for name in config.features
-        ]
+        slots += [feature_slot(name, f"[t-{back}]") for name in config.features]
         slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in TIME_NAMES]
     return tuple(slots)
 
@@ -212,14 +259,12 @@ def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> 
 
 
 def position_slots() -> tuple[Slot, ...]:
-    """The five slots POSITION_SLOTS."""
-    return tuple(Slot(name, "account", 0) for name in POSITION_SLOTS)
+    """The five slots of `position_values`."""
+    return POSITION
 
 
 def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[5]: side, entry relative to the close, stop and target distance in ATRs (0 for none),
-    holding time.
-    """
+    """float32[5]: the values of `POSITION`."""
     quantity, entry, stop, target, bars = ref.legs[0]
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
@@ -256,13 +301,12 @@ def _base(ref: ObservationRef, params: EnvParams) -> Array | None:
 
 
 def flag_slots() -> tuple[Slot, ...]:
-    """The three slots MANAGE_SLOTS."""
-    return tuple(Slot(name, "flag", 0) for name in MANAGE_SLOTS)
+    """The three slots of `flag_values`."""
+    return FLAGS
 
 
 def flag_values(ref: ObservationRef) -> Array:
-    """float32[3]: an entry is legal; a position may be managed; a position is held. The last two
-    are always equal.
+    """float32[3]: the values of `FLAGS`, of which the last two are always equal.
 
     Only for tasks whose action BUY has the id of `Action.BUY`.
     """
@@ -275,9 +319,7 @@ def flag_values(ref: ObservationRef) -> Array:
 
 def context_slots(features: tuple[str, ...]) -> tuple[Slot, ...]:
     """One slot for each context feature of the decision bar. features: `Task.context`."""
-    return tuple(
-        Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in features
-    )
+    return tuple(feature_slot(name, "[t]") for name in features)
 
 
 def context_values(

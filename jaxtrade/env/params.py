@@ -1,5 +1,6 @@
-"""`make_params`: build the traced `EnvParams` from a market, a split and a configuration, and check
-all limits; `make_stages`: change them as a run goes on.
+"""The environment of a configuration (`make_env`), and its traced parameters (`make_params`): these
+two and `data.markets.load_markets` know which kinds there are. `make_stages` changes the parameters
+as a run goes on.
 """
 
 from __future__ import annotations
@@ -7,65 +8,52 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import RunConfig, StageConfig
-from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
-from jaxtrade.config.allocate import TASK, largest_move
-from jaxtrade.data.contracts import Contract, whole_mills
+from jaxtrade.config import EnvConfig, RunConfig, StageConfig
+from jaxtrade.config.accounts import check_quantity, resolve_account
+from jaxtrade.config.allocate import largest_move
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.market import Market
+from jaxtrade.data.markets import Markets
+from jaxtrade.data.members import symbols_of
 from jaxtrade.data.sources import ACCOUNT
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.portfolio.dynamics import PortfolioEnv
+from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.reward_presets import one_symbol_weights
-from jaxtrade.env.state import (
-    OFF,
-    AccountParams,
-    BracketParams,
-    ContractParams,
-    EnvParams,
-    Trailing,
-)
+from jaxtrade.env.rules import account_params
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, SessionSet, Stage
 
-if TYPE_CHECKING:
-    from jaxtrade.data.market import Market, MarketSet
 
-
-def _limit(dollars: float | None, key: str) -> int:
-    return OFF if dollars is None else whole_mills(dollars, key)
-
-
-def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
-    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten
-    times as many.
-
-    `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown no rule uses the
-    high-water mark, and it simply follows live equity.
+def make_env(config: EnvConfig | RunConfig) -> Any:
+    """The environment of a configuration: a `TradingEnv`, or with `env.task=allocate` a
+    `PortfolioEnv`. It is static and hashable; the data are in its parameters (`make_params`).
     """
-    drawdown = _limit(preset.drawdown, "account.drawdown")
-    trailing = (
-        Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
-    )
-    start = whole_mills(preset.start_balance, "account.start_balance")
-    target = _limit(preset.profit_target, "account.profit_target")
-    caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}
-    risk_unit = drawdown if drawdown < OFF else start // 100
-    return AccountParams(
-        drawdown=jnp.int32(drawdown),
-        daily_loss=jnp.int32(_limit(preset.daily_loss, "account.daily_loss")),
-        target=jnp.int32(target),
-        floor_cap=jnp.int32(caps[preset.freeze]),
-        min_days=jnp.int32(preset.min_days),
-        stop_at_target=jnp.bool_(preset.on_target == "terminate"),
-        fail_on_daily_loss=jnp.bool_(preset.on_daily_loss == "fail"),
-        max_contracts=jnp.int32(contract_cap(preset, micro)),
-        risk_unit=jnp.float32(risk_unit),
-        start_balance=jnp.float32(start),
-        trailing=jnp.int32(trailing),
-    )
+    if not isinstance(config, RunConfig):
+        return TradingEnv(config)
+    if config.env.joint:
+        return PortfolioEnv(config.env, config.allocate, symbols_of(config))
+    return TradingEnv(config.env, config.sampler.kind)
+
+
+def make_params(market: Markets, sessions: SessionSet, config: RunConfig) -> Any:
+    """The traced parameters of the environment of a configuration: `EnvParams`, or with
+    `env.task=allocate` `PortfolioParams`.
+
+    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills
+    can hold; in a set each symbol has a cap of its own. Raises ConfigError if `env.quantity`
+    exceeds the account's cap, the market data lack the currency conversion, money could overflow
+    int32 mills, or the intrabar order needs second bars that the market does not have.
+    """
+    make: Any = make_portfolio_params if config.env.joint else _one_at_a_time
+    return make(market, sessions, config)
 
 
 def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
@@ -82,7 +70,7 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     """The figures of the contract, with the costs of the configuration in place of its own.
 
-    If profits are converted, `tick_mills` is None, because the market's `tick_value` holds the
+    If profits are converted, `tick_mills` is left out, because the market's `tick_value` holds the
     value of a tick.
     """
     chosen = contract.under(config)
@@ -180,12 +168,6 @@ class _OfSymbol(NamedTuple):
 
 def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
     """The checked figures of one symbol. Raises ConfigError as `make_params` does."""
-    if config.env.task == TASK:
-        raise ConfigError(
-            f"env.task={TASK} holds several symbols in one account, and these are the parameters of one "
-            "symbol at a time: train it with jaxtrade.run or jaxtrade.Trainer (or see "
-            "jaxtrade.env.portfolio.params.make_portfolio_params)"
-        )
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError(
             "env.intrabar = path needs second bars, which this market does not have; set data.seconds "
@@ -219,14 +201,8 @@ def _stacked(symbols: Sequence[_OfSymbol], converted: bool) -> ContractParams:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *contracts)
 
 
-def make_params(market: Market | MarketSet, sessions: SessionSet, config: RunConfig) -> EnvParams:
-    """Build the traced parameters of an environment, over one symbol or a set of them.
-
-    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills
-    can hold; in a set each symbol has a cap of its own. Raises ConfigError if `env.quantity`
-    exceeds the account's cap, the market data lack the currency conversion, money could overflow
-    int32 mills, or the intrabar order needs second bars that the market does not have.
-    """
+def _one_at_a_time(market: Markets, sessions: SessionSet, config: RunConfig) -> EnvParams:
+    """The parameters of `TradingEnv`, over one symbol or a set of them."""
     symbols = [_of_symbol(member, config) for member in market.members]
     one = len(symbols) == 1
     return EnvParams(
@@ -278,7 +254,7 @@ def make_stages(config: StageConfig) -> Stage | None:
     metrics).
 
     The metrics are `commission_share` and `forced_start`. A stage that is off changes nothing, has
-    no metric and adds nothing to the compiled program. The result is None if all stages are off.
+    no metric and adds nothing to the compiled program. None without any stage.
     """
     if not (config.ramps_commission or config.forces_starts):
         return None

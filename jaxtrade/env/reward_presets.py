@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jaxtrade.config import RewardConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.parts import REWARD_TERMS
+from jaxtrade.parts import OF_SEVERAL, REWARD_TERMS
 from jaxtrade.text import did_you_mean
 
 _PHASE1 = {
@@ -50,20 +50,6 @@ REWARDS: dict[str, dict[str, float]] = {
     "jules_drawdown": {"net_return": 1.0, "drawdown_squared": -0.1},
     "jules_downside": {"net_return": 1.0, "loss_squared": -1.0, "position_changed": -1e-5},
 }
-
-# Terms that read fills of several symbols (`env.portfolio.params`): of env.task=allocate alone.
-OF_SEVERAL = (
-    "realised_return",
-    "cost_share",
-    "turnover",
-    "turnover_squared",
-    "return_squared",
-    "loss_squared",
-    "drawdown",
-    "drawdown_squared",
-    "trades_ordered",
-    "position_changed",
-)
 
 
 def of_one_symbol() -> tuple[str, ...]:

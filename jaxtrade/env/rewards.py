@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import chex
 import jax
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.env.actions import Action
-from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason
+from jaxtrade.env.state import EnvParams, EnvState, ExitReason
 from jaxtrade.parts import REWARD_TERMS
 from jaxtrade.types import Array
 
@@ -36,13 +37,13 @@ class StepEvent(struct.PyTreeNode):
 
     action: int32[], the chosen action. illegal: bool[], True if the mask forbade it; it was then
         executed as HOLD.
-    event: event of the bar. actions: names of the task's actions in the order of their ids
-        (static).
+    event: an `Event` or a `PortfolioEvent`, of the bar. actions: names of the task's actions in the
+        order of their ids (static).
     """
 
     action: Array
     illegal: Array
-    event: Event
+    event: Any
     actions: tuple[str, ...] = struct.field(pytree_node=False)
 
     def chosen(self, *names: str) -> Array:
@@ -197,11 +198,9 @@ def register_term(term: Term) -> Term:
     return REWARD_TERMS.register(term.__name__, term)
 
 
-def weighted_terms(
-    prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams
-) -> dict[str, Array]:
+def weighted_terms(prev: Any, next: Any, step: StepEvent, params: Any) -> dict[str, Array]:
     """Each term of the composition times its weight, float32[] by name. The reward is their
-    `total`.
+    `total`. prev, next, params: of any environment.
     """
     terms = {name: REWARD_TERMS[name](prev, next, step, params) for name in params.reward_weights}
     for name, value in terms.items():

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.config.accounts import AccountPreset, contract_cap
+from jaxtrade.data.contracts import whole_mills
 from jaxtrade.env.state import (
     NO_LEVEL,
     OFF,
@@ -19,11 +21,45 @@ from jaxtrade.env.state import (
     AccountParams,
     ContractParams,
     EnvParams,
-    EnvState,
     Position,
     Trailing,
 )
 from jaxtrade.types import Array
+
+# The rules of an account as numbers.
+
+
+def _limit(dollars: float | None, key: str) -> int:
+    return OFF if dollars is None else whole_mills(dollars, key)
+
+
+def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
+    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten
+    times as many.
+
+    `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown no rule uses the
+    high-water mark, and it simply follows live equity.
+    """
+    drawdown = _limit(preset.drawdown, "account.drawdown")
+    trailing = Trailing[preset.trailing.upper()] if drawdown < OFF else Trailing.INTRADAY
+    start = whole_mills(preset.start_balance, "account.start_balance")
+    target = _limit(preset.profit_target, "account.profit_target")
+    caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}
+    risk_unit = drawdown if drawdown < OFF else start // 100
+    return AccountParams(
+        drawdown=jnp.int32(drawdown),
+        daily_loss=jnp.int32(_limit(preset.daily_loss, "account.daily_loss")),
+        target=jnp.int32(target),
+        floor_cap=jnp.int32(caps[preset.freeze]),
+        min_days=jnp.int32(preset.min_days),
+        stop_at_target=jnp.bool_(preset.on_target == "terminate"),
+        fail_on_daily_loss=jnp.bool_(preset.on_daily_loss == "fail"),
+        max_contracts=jnp.int32(contract_cap(preset, micro)),
+        risk_unit=jnp.float32(risk_unit),
+        start_balance=jnp.float32(start),
+        trailing=jnp.int32(trailing),
+    )
+
 
 # Exact integer arithmetic. Money is int32 mills, so sums do not depend on their order and tests
 # can compare for equality.
@@ -228,9 +264,9 @@ def entry_of(table: Array, number: Array) -> Array:
     return found
 
 
-def contract_at(params: EnvParams, row: Array) -> ContractParams:
+def contract_at(params: Any, row: Array) -> ContractParams:
     """The figures of the contract in bar `row`, scalars. This is the only way to a contract of a
-    set of symbols.
+    set of symbols. Those of several symbols in one account have leaves [S].
 
     If profits are converted, the value of a tick depends on the bar.
     """
@@ -274,10 +310,11 @@ def high_water_at(account: Account, equity: Array, rules: AccountParams) -> Arra
     return jnp.where(live, jnp.maximum(account.high_water, equity), account.high_water)
 
 
-def may_open(state: EnvState, params: EnvParams) -> Array:
+def may_open(state: Any, params: Any) -> Array:
     """bool[]: True if a decision at the close of `state.row` may open a position.
 
     It depends on the calendar, the account and data up to `state.row`, never on a future bar.
+    state, params: of any environment.
     """
     market = params.market
     in_time = (

@@ -5,8 +5,8 @@ A sampler is a pure function (weights, seed, episode, sessions) -> slot:
     weights: float32[M], the share of each symbol that the learner wants (`rl.wrappers`). None
         without such shares.
     seed: uint32[] of the environment. episode: int32[], the number of its episode, from 0.
-    sessions: the split. Slots offsets[m]..offsets[m + 1] - 1 are of symbol m; `offsets` is None for
-        one symbol.
+    sessions: the split. Slots offsets[m]..offsets[m + 1] - 1 are of symbol m; one symbol has no
+        `offsets`.
     slot: int32[] in [0, sessions.count).
 
 Random words come from `episode.draw(seed, episode, stream)`, without a key. Streams 1 (session) and
@@ -15,7 +15,9 @@ Random words come from `episode.draw(seed, episode, stream)`, without a key. Str
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -41,30 +43,40 @@ def uniform(weights: Array | None, seed: Array, episode: Array, sessions: Sessio
     return below(draw(seed, episode, SESSION), sessions.count)
 
 
+def _of_several(sampler: Sampler) -> Sampler:
+    """The sampler where there are several symbols; `uniform` where there is one."""
+
+    @functools.wraps(sampler)
+    def drawn(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+        chosen = uniform if sessions.offsets is None else sampler
+        return chosen(weights, seed, episode, sessions)
+
+    return drawn
+
+
+@_of_several
 def balanced(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
     """Every symbol equally often, and every session of a symbol equally often."""
-    if sessions.offsets is None:
-        return uniform(weights, seed, episode, sessions)
     return _session_of(
         below(draw(seed, episode, SYMBOL), _symbols(sessions)), seed, episode, sessions
     )
 
 
+@_of_several
 def round_robin(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
     """The symbols in turn by the number of the episode. Each environment begins at a symbol that
     its seed gives.
     """
-    if sessions.offsets is None:
-        return uniform(weights, seed, episode, sessions)
     turn = mix(seed) % _symbols(sessions).astype(jnp.uint32) + episode.astype(jnp.uint32)
     return _session_of(below(turn, _symbols(sessions)), seed, episode, sessions)
 
 
+@_of_several
 def prioritised(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
     """Each symbol as often as its weight says; `balanced` without weights, as before the first
     update.
     """
-    if sessions.offsets is None or weights is None:
+    if weights is None:
         return balanced(weights, seed, episode, sessions)
     upto = jnp.cumsum(weights)
     # At most 1 - 2^-24, so the product is below the sum of all weights: a symbol of weight 0 is
@@ -76,12 +88,12 @@ def prioritised(weights: Array | None, seed: Array, episode: Array, sessions: Se
 
 def _symbols(sessions: SessionSet) -> Array:
     """int32[]: M, the number of symbols."""
-    assert sessions.offsets is not None
-    return jnp.int32(sessions.offsets.shape[0] - 1)
+    offsets: Any = sessions.offsets
+    return jnp.int32(offsets.shape[0] - 1)
 
 
 def _session_of(symbol: Array, seed: Array, episode: Array, sessions: SessionSet) -> Array:
     """A random slot of a symbol."""
-    assert sessions.offsets is not None
-    begin, end = sessions.offsets[symbol], sessions.offsets[symbol + 1]
+    offsets: Any = sessions.offsets
+    begin, end = offsets[symbol], offsets[symbol + 1]
     return begin + below(draw(seed, episode, SESSION), end - begin)

@@ -337,7 +337,7 @@ class SharedEnv(TradingEnv):
     def _new_account(self, place: EnvState, params: EnvParams) -> EnvState:
         """A new account in the world of `place`, at its bar."""
         opened = start(params, place.slot, place.row, place.seed, place.episode)
-        opened = opened.replace(sessions_left=place.sessions_left, record=self.new_record())
+        opened = opened.replace(sessions_left=place.sessions_left, record=self.task.record.new())
         return _in_world(opened, _world_of(place))
 
 

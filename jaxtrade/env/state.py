@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -251,10 +252,10 @@ class StepInfo(struct.PyTreeNode):
 
     forced: bool[], True if a new episode starts after this step, with a forced entry. None (static)
         if
-    `EnvParams.forced_start` is None.
+    without `EnvParams.forced_start`.
     """
 
-    event: Event
+    event: Any  # an `Event` or a `PortfolioEvent`
     stats: EpisodeStats  # those of the step's own episode, this step included
     equity: Array  # int32[] mills at this bar's close, before any reset
     end: Array  # int32[] EndReason
@@ -268,7 +269,7 @@ class ContractParams(struct.PyTreeNode):
 
     tick_mills, tick_over: one tick of one contract is worth tick_mills / tick_over mills. A
         tick_over of None means 1.
-    In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a
+    In a market that converts profits, tick_mills is absent until `rules.contract_at` sets both for a
     bar.
     commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of
         a break-even stop
@@ -421,8 +422,13 @@ def bits_of(mask: Array) -> Array:
 
 @dataclass(frozen=True)
 class Slot:
-    """One entry of the observation vector. warm_up: bars of data before its first valid value."""
+    """One entry of the observation vector. warm_up: bars of data before its first valid value.
+    minimum, maximum: bounds that no value passes.
+    """
 
     name: str
     unit: str
     warm_up: int
+    meaning: str = ""
+    minimum: float = -math.inf
+    maximum: float = math.inf

@@ -337,7 +337,7 @@ def attribute(
     )  # the part of an `Env` that acting needs
     algorithm = make_algorithm(config, given_env, 1, fusion=make_fusion(config.advisor, config.env))
     [lane] = lanes_of([agent], params, market, sessions, config, steps)
-    params, decisions, groups = lane.params, lane.decisions, slot_groups(env.spec.names)
+    params, decisions, groups = lane.params, lane.decisions, slot_groups(env.observation_spec.names)
     [record] = run_lanes(env, [lane], "strategy")
     chosen, notes = _choices(env, params, record, market, config.seed)
     mean, deviation, about = _moments(policy, config, chosen.observations)

@@ -1,5 +1,5 @@
-"""`evaluate`: run agents over a session set in both passes, and collect one result. `write`: save
-it as files.
+"""Run agents over a session set in both passes, and collect one result: of one symbol
+(`evaluate_symbol`), or of each symbol of a set (`evaluate_set`). `write` saves it as files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,10 +18,10 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
-from jaxtrade.data.market import Market, MarketSet
+from jaxtrade.data.market import Market
+from jaxtrade.data.markets import MarketSet
 from jaxtrade.data.sources import describe_conversion, dollars_per_tick
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EnvParams
 from jaxtrade.errors import ConfigError
@@ -453,96 +453,6 @@ def write(
             if not result.joint:
                 style.write(equity.day_figure(result, shown), new / "day.png")
         write_records(new / RECORDS, records_of(result, shown, also))
-
-
-# `evaluate` of the public API, for one symbol or a set: each symbol of a set by itself, in
-# programs that are compiled once for all of them.
-
-
-@overload
-def evaluate(
-    env: TradingEnv,
-    params: EnvParams,
-    market: Market,
-    sessions: SessionSet,
-    config: RunConfig,
-    agents: Sequence[Agent] | None = None,
-    **given: Any,
-) -> EvaluationResult: ...
-
-
-@overload
-def evaluate(
-    env: TradingEnv,
-    params: EnvParams,
-    market: MarketSet,
-    sessions: SessionSet,
-    config: RunConfig,
-    agents: Sequence[Agent] | None = None,
-    **given: Any,
-) -> SetResult: ...
-
-
-def evaluate(
-    env: TradingEnv,
-    params: EnvParams,
-    market: Market | MarketSet,
-    sessions: SessionSet,
-    config: RunConfig,
-    agents: Sequence[Agent] | None = None,
-    **given: Any,
-) -> EvaluationResult | SetResult:
-    """Run agents over all decision bars of `sessions`, twice: with account rules on and with
-    account rules off.
-
-        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo,
-        policy=policy)
-
-    Args:
-        params: as from `make_params`. Of a set each symbol's are made from the configuration.
-        market: one symbol, or a set of them. sessions: to evaluate on, as from `split_sessions`.
-        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol:
-            a set takes none.
-        given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
-            `evaluate_symbol`).
-    Returns:
-        The evaluation; of a set a `SetResult` with that of each symbol, and all of them together.
-    Raises:
-        DataError: there is no session to evaluate on.
-        ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
-            and policy is, or equity comes near the int32 limit. Of a set: agents are given, or
-            parameters that are not those of the configuration.
-    """
-    if not isinstance(market, MarketSet):
-        return evaluate_symbol(env, params, market, sessions, config, agents, **given)
-    if agents is not None:
-        raise ConfigError(
-            "evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
-            "evaluate each of its members"
-        )
-    _check_params(params, market, sessions, config)
-    return evaluate_set(env, market, sessions, config, **given)
-
-
-def _check_params(
-    params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig
-) -> None:
-    """Raise ConfigError unless the parameters of a set are those of the configuration, market and
-    sessions apart.
-    """
-
-    def flat(each: EnvParams) -> dict[str, Any]:
-        leaves = jax.tree_util.tree_flatten_with_path(each.replace(market=None, sessions=None))[0]
-        return {jax.tree_util.keystr(path): value for path, value in leaves}
-
-    given, own = flat(params), flat(make_params(market, sessions, config))
-    other = [name for name in own if not np.array_equal(given.get(name), own[name])]
-    if other or len(given) > len(own):
-        named = ", ".join(other or set(given) - set(own))
-        raise ConfigError(
-            f"evaluation: params differ from those of the configuration ({named}); for a set, change the "
-            "configuration, or evaluate each of its members"
-        )
 
 
 def evaluate_set(

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -34,14 +33,13 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env import actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import select
-from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
-from jaxtrade.evaluation.evaluate import evaluate, lanes_of
-from jaxtrade.evaluation.joint import evaluate_joint
+from jaxtrade.evaluation.evaluate import lanes_of
+from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.record import Steps
 from jaxtrade.evaluation.report import costs_text, is_joint
 from jaxtrade.evaluation.side_by_side import order_is_legal
@@ -326,9 +324,10 @@ def make_grid(
                 for mode in modes
             }
         rows = tuple(variants)
-        joint = isinstance(market, Portfolio)
-        run: Any = evaluate_joint if joint else partial(evaluate, steps=steps)
-        results = [run(*of, market, sessions, config, agents) for of in variants.values()]
+        run = evaluator_of(env).evaluate
+        results = [
+            run(*of, market, sessions, config, agents, steps=steps) for of in variants.values()
+        ]
         profit = [
             agent.strategy_figures["net_profit"] for result in results for agent in result.agents
         ]

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -20,23 +19,25 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import resolve_account
+from jaxtrade.data.markets import Portfolio
 from jaxtrade.env import rules
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.execution import select
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv, next_session
-from jaxtrade.env.portfolio.params import Portfolio
 from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams, PortfolioState
 from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import EndReason, ObservationRef
+from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
-from jaxtrade.evaluation.evaluate import agent_key, data_labels
+from jaxtrade.evaluation.evaluate import NOTHING, agent_key, data_labels
 from jaxtrade.evaluation.frames import fills_frame
-from jaxtrade.evaluation.record import DecisionBars, decision_bars, without_rules
+from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, without_rules
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import BarClock, account_outcome
 from jaxtrade.notation import money
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
@@ -346,17 +347,28 @@ def evaluate_joint(
     market: Portfolio,
     sessions: SessionSet,
     config: RunConfig,
-    agents: Sequence[JointAgent],
-    provenance: Mapping[str, Any] = MappingProxyType({}),
+    agents: Sequence[JointAgent] | None = None,
+    *,
+    algorithm: Learner | None = None,
+    policy: PyTree = None,
+    provenance: Mapping[str, Any] = NOTHING,
     trained_on: SessionSet | None = None,
-    begun: Callable[[str], None] = lambda what: None,
     notes: Sequence[str] = (),
+    programs: Programs | None = None,
+    begun: Callable[[str], None] = lambda what: None,
+    steps: Steps | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
+    Arguments as in `evaluation.evaluate.evaluate_symbol`, but `begun` is called before each pass of
+    each agent, and no programs are begun or shared.
 
-    Raises DataError if the set is empty. begun: called before each pass of each agent. notes:
-    further labels.
+    Raises DataError if the set is empty, ConfigError if there is neither an agent nor a policy.
     """
+    del programs, steps
+    if agents is None:
+        if algorithm is None:
+            raise ConfigError("evaluation: give agents, or algorithm and policy")
+        agents = joint_agents(env, market, params, config, algorithm, policy)
     decisions: Any = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
     params, balance = (
         params.replace(sessions=sessions),

@@ -19,7 +19,8 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market import Market, MarketSet
+from jaxtrade.data.market import Market
+from jaxtrade.data.markets import MarketSet
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params

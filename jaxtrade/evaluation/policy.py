@@ -22,15 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
-from jaxtrade.config.allocate import TASK, AllocateConfig
+from jaxtrade.config import AdvisorConfig, DataConfig, EnvConfig, NetworkConfig, RunConfig
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.faults import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
-from jaxtrade.data.market import Market, MarketSet
-from jaxtrade.data.members import groups_of, symbols_of
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.portfolio.observation import action_names, make_spec
-from jaxtrade.env.portfolio.params import Portfolio
+from jaxtrade.data.markets import Markets
+from jaxtrade.data.members import groups_of
+from jaxtrade.env.params import make_env
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats
@@ -47,30 +45,28 @@ NETWORK_KEYS = {"dueling", "layer_norm"}  # keys of a learner's section that dec
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
-def observation_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
-    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in
-    bars.
-
-    several: of `env.task=allocate` alone, its `AllocateConfig` and its symbols (`env.portfolio.observation`).
+def observation_schema(env: Any) -> dict[str, Any]:
+    """Scaling, size and slots of an environment's observation. Each slot has a name, a unit and a
+    warm-up in bars.
     """
-    spec = make_spec(env, *several)
+    spec = env.observation_spec
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
 
-def action_schema(env: EnvConfig, *several: Any) -> dict[str, Any]:
-    """Names of the actions, in the order of their ids. several: as in `observation_schema`."""
-    return {"names": list(action_names(env, *several))}
+def action_schema(env: Any) -> dict[str, Any]:
+    """Names of an environment's actions, in the order of their ids."""
+    return {"names": list(env.actions)}
 
 
-def absent_slots(env: EnvConfig, market: Market | Portfolio, *several: Any) -> list[str]:
+def absent_slots(env: Any, market: Markets) -> list[str]:
     """Names of the slots that are constant in this market: features that need volume, if the bars
     have none.
     """
     if market.has_volume:
         return []
-    absent = absent_features((*env.features, *context_features(env.task)))
-    return [name for name in make_spec(env, *several).names if name.partition("[")[0] in absent]
+    absent = absent_features((*env.config.features, *context_features(env.config.task)))
+    return [name for name in env.observation_spec.names if name.partition("[")[0] in absent]
 
 
 def digest(part: Mapping[str, Any]) -> str:
@@ -78,18 +74,12 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def make_schema(
-    env: EnvConfig, market: Market | MarketSet | Portfolio, config: RunConfig
-) -> dict[str, Any]:
+def make_schema(env: Any, market: Markets, config: RunConfig) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data.
 
-    market: that of the run, or the set of several; the schema then has `markets` and the `groups`
-        of its statistics.
+    market: that of the run; of a set the schema has `markets` and the `groups` of its statistics.
     """
-    several: tuple[Any, ...] = (config.allocate, symbols_of(config)) if env.task == TASK else ()
-    observation, actions = observation_schema(env, *several), action_schema(env, *several)
-    each = (market,) if isinstance(market, Portfolio) else market.members
-    first, *others = (absent_slots(env, own, *several) for own in each)
+    observation, actions = observation_schema(env), action_schema(env)
     shape = (
         {} if not config.learner else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
     )
@@ -100,8 +90,8 @@ def make_schema(
         "actions": actions,
         "actions_sha256": digest(actions),
         # A property of the data, not of the layout, so not in the digests.
-        "absent": [name for name in first if all(name in other for other in others)],
-        "env": env.model_dump(mode="json"),
+        "absent": absent_slots(env, market),
+        "env": env.config.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
         **({"learner": shape} if shape else {}),
@@ -112,51 +102,22 @@ def make_schema(
             "kind": "none" if config.advisor.on else "off",
             "panel": [{"kind": "none"} for _ in config.advisor.panel],
         },
-        **market_schema(market, config),
-        **({"allocate": config.allocate.model_dump(mode="json")} if env.task == TASK else {}),
+        **market.facts,
+        **({"groups": list(groups_of(config))} if len(market.parts) > 1 else {}),
+        **env.sections,
         "data_sha256": market.fingerprint,
         "config_sha256": config.digest(),
     }
 
 
-def market_schema(market: Market | MarketSet | Portfolio, config: RunConfig) -> dict[str, Any]:
-    """What the bundle says about the market that it was trained on, or about each of several."""
-    if isinstance(market, Portfolio):
-        return {
-            "market": {
-                "symbol": market.name,
-                "symbols": list(market.symbols),
-                "synthetic": market.synthetic,
-                "tick_size": [str(contract.tick_size) for contract in market.contracts],
-                "bar_seconds": market.bar_seconds,
-            }
-        }
-    if len(market.members) == 1:
-        return {"market": market_facts(market.members[0])}
-    return {
-        "markets": [market_facts(each) for each in market.members],
-        "groups": list(groups_of(config)),
-    }
-
-
-def market_facts(market: Market) -> dict[str, Any]:
-    """What a schema says about one market."""
-    return {
-        "symbol": market.contract.symbol,
-        "tick_size": str(market.contract.tick_size),
-        "bar_seconds": market.bars.bar_seconds,
-        "synthetic": market.synthetic,
-    }
-
-
 def save_policy_bundle(
-    directory: Path, policy: Policy, env: TradingEnv, market: Market | MarketSet, config: RunConfig
+    directory: Path, policy: Policy, env: Any, market: Markets, config: RunConfig
 ) -> Path:
     """Write the bundle -> its folder. An old bundle is replaced only when the new one is complete.
 
     Raises OSError (disk).
     """
-    schema = make_schema(env.config, market, config)
+    schema = make_schema(env, market, config)
     opening = bool(policy.opening)  # True if the run stopped before its new actions were fully open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
@@ -234,18 +195,10 @@ def _check_schema(schema: dict[str, Any], path: Path) -> None:
         raise CheckpointError(
             f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}"
         )
-    env = _rebuild(EnvConfig, schema, "env", path)
-    several: tuple[Any, ...] = (
-        ()
-        if "allocate" not in schema
-        else (
-            _rebuild(AllocateConfig, schema, "allocate", path),
-            tuple(schema["market"]["symbols"]),
-        )
-    )
+    env = _env_of(schema, path)
     for part, built in (
-        ("observation", observation_schema(env, *several)),
-        ("actions", action_schema(env, *several)),
+        ("observation", observation_schema(env)),
+        ("actions", action_schema(env)),
     ):
         if digest(schema[part]) != schema[f"{part}_sha256"]:
             raise CheckpointError(
@@ -256,6 +209,18 @@ def _check_schema(schema: dict[str, Any], path: Path) -> None:
                 f"{where}: this version builds other {part} ({_difference(schema[part], built)}); "
                 "use the version that trained the policy, or train again"
             )
+
+
+def _env_of(schema: dict[str, Any], path: Path) -> Any:
+    """The environment in which the bundle's policy acts."""
+    symbols = schema.get("market", {}).get("symbols", ())
+    return make_env(
+        RunConfig.model_construct(
+            env=_rebuild(EnvConfig, schema, "env", path),
+            allocate=_rebuild(AllocateConfig, {"allocate": {}} | schema, "allocate", path),
+            data=DataConfig.model_construct(markets=tuple(symbols)),
+        )
+    )
 
 
 def _rebuild(model: type[ModelT], schema: dict[str, Any], part: str, path: Path) -> ModelT:

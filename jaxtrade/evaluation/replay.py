@@ -95,7 +95,7 @@ def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
     last. The context slots of the decision bar are left out, because they would not fit into a
     line.
     """
-    names = env.spec.names
+    names = env.observation_spec.names
     newest = {f"{name}[t-1]" for name in env.config.features}
     tail = [k for k, name in enumerate(names) if not name.endswith("]")]
     tail.sort(key=lambda k: names[k] in MANAGE_SLOTS)

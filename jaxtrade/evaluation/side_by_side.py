@@ -154,7 +154,7 @@ def settle_bar(
     episode_over = over | (jumped.sessions_left < 0)
     jumped = jumped.replace(
         sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left),
-        record=select(episode_over, env.new_record(), jumped.record),
+        record=select(episode_over, env.task.record.new(), jumped.record),
     )
     return Progress(
         state=select(session_over, jumped, locked),

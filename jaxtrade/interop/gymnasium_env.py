@@ -22,20 +22,20 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams
-from jaxtrade.interop.host import MAX_SEED, HostEnv, Observed, StepResult
+from jaxtrade.env.dynamics import MarketEnv
+from jaxtrade.interop.host import HostEnv, Observed, StepResult
 from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
+from jaxtrade.types import PyTree
 
 Info = dict[str, Any]
 
 
-def to_gymnasium(env: TradingEnv, params: EnvParams) -> GymnasiumTrading:
+def to_gymnasium(env: MarketEnv[Any], params: PyTree) -> GymnasiumTrading:
     """The environment as a `gymnasium.Env`, on the CPU."""
     return GymnasiumTrading(env, params)
 
 
-def to_gymnasium_vec(env: TradingEnv, params: EnvParams, num_envs: int) -> GymnasiumTradingVec:
+def to_gymnasium_vec(env: MarketEnv[Any], params: PyTree, num_envs: int) -> GymnasiumTradingVec:
     """`num_envs` environments as one `gymnasium.vector.VectorEnv`. One compiled call on the CPU
     steps all of them.
     """
@@ -52,10 +52,12 @@ def make_gymnasium_vec(num_envs: int = 1, **world: Any) -> GymnasiumTradingVec:
     return GymnasiumTradingVec(*load_world(**world), num_envs)
 
 
-def spaces_of(env: TradingEnv) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
+def spaces_of(env: MarketEnv[Any]) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
     """Spaces of the observations, float32[D], and of the actions, 0 .. A - 1."""
+    seen = env.observation_spec
+    low, high = np.clip([seen.minimum, seen.maximum], -LIMIT, LIMIT)
     return (
-        gymnasium.spaces.Box(-LIMIT, LIMIT, (env.observation_size,), np.float32),
+        gymnasium.spaces.Box(low, high, seen.shape, np.dtype(seen.dtype).type),
         gymnasium.spaces.Discrete(env.num_actions),
     )
 
@@ -84,14 +86,11 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
 
-    def __init__(self, env: TradingEnv, params: EnvParams) -> None:
+    def __init__(self, env: MarketEnv[Any], params: PyTree) -> None:
         self.env = env
         self.observation_space, self.action_space = spaces_of(env)
         self._host = HostEnv(env, params)
-        self._observed: Observed | None = None  # observation for the next action
-        self._prepared: Observed | None = (
-            None  # first observation of the next episode, after the end of this one
-        )
+        self._prepared: Observed | None = None  # first observation after an episode that ended
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -100,19 +99,8 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         the split.
         """
         super().reset(seed=seed)
-        if options:
-            self._host.place(options)  # raises an error before any state changes
-        if seed is not None or self._host.state is None:
-            observed = self._host.seeded(
-                int(self.np_random.integers(MAX_SEED)) if seed is None else seed
-            )
-        elif self._prepared is not None:
-            observed = self._prepared
-        else:
-            observed = self._host.next_episode()
-        if options:
-            observed = self._host.start_at(options)
-        self._observed, self._prepared = observed, None
+        observed = self._host.reset(seed, options or {}, self.np_random, self._prepared)
+        self._prepared = None
         return observed.observation, _plain(reset_info(observed))
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
@@ -121,15 +109,14 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         Raises ResetNeeded before a reset and after the end of an episode, InvalidAction for an
         unknown action.
         """
-        if self._observed is None:
-            raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
+        self._host.latest(ResetNeeded, "step before reset, or after the episode's end")
         if not self.action_space.contains(action):
             raise InvalidAction(
                 f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}"
             )
         following, result = self._host.step(action)
-        done = bool(result.terminated | result.truncated)
-        self._observed, self._prepared = (None, following) if done else (following, None)
+        if result.terminated | result.truncated:
+            self._host.observed, self._prepared = None, following
         return (
             result.final.observation,
             result.reward.item(),
@@ -140,11 +127,8 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
 
     def action_masks(self) -> np.ndarray:
         """bool[A]: mask of the latest observation. Raises ResetNeeded if no episode is running."""
-        if self._observed is None:
-            raise ResetNeeded(
-                "action_masks before reset, or after the episode's end: call reset() first"
-            )
-        return self._observed.mask
+        what = "action_masks before reset, or after the episode's end"
+        return self._host.latest(ResetNeeded, what).mask
 
     def render(self) -> None:
         """Nothing: there are no render modes."""
@@ -166,13 +150,12 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         "autoreset_mode": AutoresetMode.SAME_STEP,
     }
 
-    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
+    def __init__(self, env: MarketEnv[Any], params: PyTree, num_envs: int) -> None:
         self.env, self.num_envs = env, num_envs
-        self._host = HostEnv(env, params, num_envs)
+        self._host = HostEnv(env, params, (num_envs,))
         self.single_observation_space, self.single_action_space = spaces_of(env)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._observed: Observed | None = None
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Mapping[str, Any] | None = None
@@ -180,24 +163,14 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         """-> (observations float32[N, D], infos). Raises ConfigError if the options do not name a
         decision bar.
         """
-        super().reset(seed=None if seed is None or np.ndim(seed) else int(seed))  # pyright: ignore[reportArgumentType]
-        if options:
-            self._host.place(options)  # raises an error before any state changes
-        if seed is not None or self._host.state is None:
-            observed = self._host.seeded(self._seeds(seed))
-        else:
-            observed = self._host.next_episode()
-        if options:
-            observed = self._host.start_at(options)
-        self._observed = observed
+        each: Any = seed
+        if isinstance(seed, int | np.integer):
+            each = int(seed) + np.arange(self.num_envs)
+            super().reset(seed=int(seed))
+        observed = self._host.reset(each, options or {}, self.np_random)
         infos: Info = {}
         _add(infos, reset_info(observed), np.ones(self.num_envs, bool))
         return observed.observation, infos
-
-    def _seeds(self, seed: int | Sequence[int] | None) -> np.ndarray:
-        if seed is None:
-            return self.np_random.integers(MAX_SEED, size=self.num_envs)
-        return np.asarray(seed) if np.ndim(seed) else np.asarray(seed) + np.arange(self.num_envs)
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
         """-> (observations float32[N, D], rewards float32[N], terminations bool[N], truncations
@@ -205,9 +178,8 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
 
         Raises ResetNeeded before the first reset, InvalidAction for unknown actions.
         """
-        if self._observed is None:
-            raise ResetNeeded("step before reset: call reset() first")
-        self._observed, result = self._host.step(
+        self._host.latest(ResetNeeded, "step before reset")
+        observed, result = self._host.step(
             checked_actions(actions, self.num_envs, self.env.num_actions)
         )
         done = result.terminated | result.truncated
@@ -224,19 +196,17 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
                 "final_info": inner,
                 "_final_info": done.copy(),
             }
-        _add(infos, reset_info(self._observed), np.ones(self.num_envs, bool))
+        _add(infos, reset_info(observed), np.ones(self.num_envs, bool))
         if not done.all():
             reported = step_info(result.final, result)
             _add(infos, {key: value for key, value in reported.items() if key not in infos}, ~done)
-        return self._observed.observation, result.reward, result.terminated, result.truncated, infos
+        return observed.observation, result.reward, result.terminated, result.truncated, infos
 
     def action_masks(self) -> np.ndarray:
         """bool[N, A]: masks of the latest observations. Raises ResetNeeded before the first
         reset.
         """
-        if self._observed is None:
-            raise ResetNeeded("action_masks before reset: call reset() first")
-        return self._observed.mask
+        return self._host.latest(ResetNeeded, "action_masks before reset").mask
 
     def call(self, name: str) -> tuple[Any, ...]:
         """One value per environment, as `SyncVectorEnv.call`. The only method is "action_masks"."""

@@ -67,18 +67,20 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         return spaces.Discrete(self.env.num_actions)
 
     def observation_space(self, params: EnvParams | None = None) -> spaces.Box:
-        """Box float32[D]; names of the slots: `env.spec`."""
-        return spaces.Box(-LIMIT, LIMIT, (self.env.observation_size,), jnp.float32)
+        """Box float32[D]; names of the slots: `env.observation_spec`."""
+        seen = self.env.observation_spec
+        low, high = jnp.clip(jnp.stack([seen.minimum, seen.maximum]), -LIMIT, LIMIT)
+        return spaces.Box(low, high, seen.shape, jnp.dtype(seen.dtype))
 
     def state_space(self, params: EnvParams | None = None) -> spaces.Dict:
-        """A space for each leaf of `EnvState`, by name. Its limits are those of the dtype."""
-        params = self.default_params if params is None else params
+        """A space for each leaf of the state, by name. Its limits are those of the dtype."""
+        params = params or self.default_params
         state, _ = jax.eval_shape(self.env.reset, jax.random.key(0), params)
         return _space(state)
 
     def reset(self, key: Array, params: EnvParams | None = None) -> tuple[Array, EnvState]:  # pyright: ignore
         """-> (observation float32[D], state)."""
-        return _reset(self.env, key, self.default_params if params is None else params)
+        return _reset(self.env, key, params or self.default_params)
 
     def step(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, key: Array, state: EnvState, action: Array | int, params: EnvParams | None = None
@@ -89,7 +91,7 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
             self.env,
             state,
             jnp.asarray(action, jnp.int32),
-            self.default_params if params is None else params,
+            params or self.default_params,
         )
 
     def reset_env(self, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
@@ -110,12 +112,12 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         self, state: EnvState, params: EnvParams | None = None, key: Array | None = None
     ) -> Array:
         """float32[D] at `state`."""
-        params = self.default_params if params is None else params
+        params = params or self.default_params
         return self.env.observe(self.env.ref(state, params), params)
 
     def action_mask(self, state: EnvState, params: EnvParams | None = None) -> Array:
         """bool[A] at `state`."""
-        return self.env.mask(state, self.default_params if params is None else params)
+        return self.env.mask(state, params or self.default_params)
 
     def is_terminated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
         """bool[]: True if the step that led to `state` (without auto-reset) terminated the

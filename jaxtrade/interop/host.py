@@ -1,9 +1,8 @@
 """The environment for programs on the host: compiled functions on the CPU, with NumPy arrays as
 input and output.
 
-The gymnasium and Stable-Baselines3 adapters use it. With `num_envs` None there is one environment,
-and arrays have no leading axis. Otherwise there are N environments, and every array has a leading
-axis N. Below, [...] stands for both.
+The gymnasium and Stable-Baselines3 adapters use it, for one environment or for N of them, whose
+arrays have a leading axis N. Below, [...] stands for both.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, EnvState, ObservationRef
+from jaxtrade.env.dynamics import MarketEnv
+from jaxtrade.env.state import ObservationRef
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array
+from jaxtrade.types import Array, PyTree
 
 OPTIONS = ("session", "row")
 MAX_SEED = 2**32 - 1
@@ -26,7 +25,7 @@ MAX_SEED = 2**32 - 1
 
 class Observed(NamedTuple):
     """Input of a decision: observation float32[..., D], mask bool[..., A], and market row
-    int32[...].
+    int32[...]; of several symbols in one account, that of the first one's own bar.
     """
 
     observation: Any
@@ -50,39 +49,35 @@ class StepResult(NamedTuple):
 
 
 class _Programs(NamedTuple):
-    reset: Callable[..., tuple[EnvState, Observed]]
-    restart: Callable[..., tuple[EnvState, Observed]]
-    start_at: Callable[..., tuple[EnvState, Observed]]
-    step: Callable[..., tuple[EnvState, Observed, StepResult]]
+    reset: Callable[..., tuple[PyTree, Observed]]
+    restart: Callable[..., tuple[PyTree, Observed]]
+    start_at: Callable[..., tuple[PyTree, Observed]]
+    step: Callable[..., tuple[PyTree, Observed, StepResult]]
 
 
 @functools.lru_cache(maxsize=64)
-def _programs(env: TradingEnv, batched: bool) -> _Programs:
+def _programs(env: MarketEnv[Any], batched: bool) -> _Programs:
     """Programs shared by all hosts with an equal environment. The market is an argument, so it is
     not compiled in.
     """
 
-    def see(ref: ObservationRef, params: EnvParams) -> Observed:
+    def see(ref: ObservationRef, params: PyTree) -> Observed:
         return Observed(env.observe(ref, params), ref.mask, ref.row[0])
 
-    def shown(state: EnvState, params: EnvParams) -> tuple[EnvState, Observed]:
+    def shown(state: PyTree, params: PyTree) -> tuple[PyTree, Observed]:
         return state, see(env.ref(state, params), params)
 
-    def reset(seed: Array, params: EnvParams) -> tuple[EnvState, Observed]:
+    def reset(seed: Array, params: PyTree) -> tuple[PyTree, Observed]:
         state, ref = env.reset(jax.random.key(seed), params)
         return state, see(ref, params)
 
-    def restart(state: EnvState, params: EnvParams) -> tuple[EnvState, Observed]:
+    def restart(state: PyTree, params: PyTree) -> tuple[PyTree, Observed]:
         return shown(env.next_episode(state, params), params)
 
-    def start_at(
-        state: EnvState, params: EnvParams, slot: Array, row: Array
-    ) -> tuple[EnvState, Observed]:
-        return shown(env.reset_at(params, slot, row, state.seed, state.episode), params)  # pyright: ignore
+    def start_at(state: PyTree, params: PyTree, slot: Array, row: Array) -> tuple[PyTree, Observed]:
+        return shown(env.reset_at(params, slot, row, state.seed, state.episode), params)
 
-    def step(
-        state: EnvState, action: Array, params: EnvParams
-    ) -> tuple[EnvState, Observed, StepResult]:
+    def step(state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, Observed, StepResult]:
         state, ref, outcome = env.step(jax.random.key(0), state, action, params)
         info = outcome.info
         return (
@@ -127,35 +122,66 @@ def _to_host(tree: Any) -> Any:
 
 
 class HostEnv:
-    """Holds the state of one environment or of N environments. `state` is None before the first
-    reset.
+    """Holds the state of one environment, or of N environments.
+
+    shape: () for one environment, whose arrays have no leading axis; else (N,). observed: input of
+        the next decision; None before the first reset, and after an episode that ended.
     """
 
-    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int | None = None) -> None:
-        if num_envs is not None and num_envs < 1:
-            raise ConfigError(f"num_envs = {num_envs}: expected 1 or more")
-        self.env, self.num_envs = env, num_envs
-        self.state: EnvState | None = None
+    def __init__(self, env: MarketEnv[Any], params: PyTree, shape: tuple[int, ...] = ()) -> None:
+        if min(shape, default=1) < 1:
+            raise ConfigError(f"num_envs = {shape[0]}: expected 1 or more")
+        self.env, self.shape = env, shape
+        self.observed: Observed | None = None
+        self._state: Any = None
         self._params = jax.device_put(params, _cpu())
-        self._programs = _programs(env, num_envs is not None)
-        self._shape = () if num_envs is None else (num_envs,)
+        self._programs = _programs(env, bool(shape))
+
+    def latest(self, error: type[Exception], what: str) -> Observed:
+        """Input of the next decision. Raises `error` if there is none. what: what is asked for."""
+        if self.observed is None:
+            raise error(f"{what}: call reset() first")
+        return self.observed
+
+    def reset(
+        self,
+        seeds: Any,
+        options: Mapping[str, Any],
+        random: np.random.Generator,
+        prepared: Observed | None = None,
+    ) -> Observed:
+        """Start the next episode(s); with seeds the first ones of `env.reset(jax.random.key(seed))`.
+
+        Args:
+            seeds: int[...] or None; the first time, `random` draws them then.
+            options: a chosen place (see `place`); empty for a drawn one.
+            prepared: the first observation of the next episode, if a step has started it already.
+        Raises ConfigError if a seed is not uint32, or the options do not name a decision bar.
+        """
+        if options:
+            self.place(options)  # raises an error before any state changes
+        if seeds is None and self._state is None:
+            seeds = random.integers(MAX_SEED, size=self.shape)
+        begun = prepared or self.next_episode() if seeds is None else self.seeded(seeds)
+        self.observed = begun = self.start_at(options) if options else begun
+        return begun
 
     def seeded(self, seeds: np.ndarray | int) -> Observed:
         """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError if a
         seed is not uint32.
         """
         seeds = np.asarray(seeds)
-        if seeds.shape != self._shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
+        if seeds.shape != self.shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
             raise ConfigError(
-                f"seed {seeds.tolist()}: expected {'one' if not self._shape else self._shape[0]} of "
+                f"seed {seeds.tolist()}: expected {'one' if not self.shape else self.shape[0]} of "
                 f"0 .. {MAX_SEED}"
             )
-        self.state, observed = self._programs.reset(seeds.astype(np.uint32), self._params)
+        self._state, observed = self._programs.reset(seeds.astype(np.uint32), self._params)
         return _to_host(observed)
 
     def next_episode(self) -> Observed:
         """Leave the current episode(s) and start the next."""
-        self.state, observed = self._programs.restart(self.state, self._params)
+        self._state, observed = self._programs.restart(self._state, self._params)
         return _to_host(observed)
 
     def start_at(self, options: Mapping[str, Any]) -> Observed:
@@ -163,8 +189,8 @@ class HostEnv:
         usual.
         """
         slot, row = self.place(options)
-        self.state, observed = self._programs.start_at(
-            self.state, self._params, np.int32(slot), np.int32(row)
+        self._state, observed = self._programs.start_at(
+            self._state, self._params, np.int32(slot), np.int32(row)
         )
         return _to_host(observed)
 
@@ -172,10 +198,12 @@ class HostEnv:
         """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended
         episodes are reset.
         """
-        self.state, observed, result = self._programs.step(
-            self.state, np.asarray(actions, np.int32), self._params
+        self._state, observed, result = self._programs.step(
+            self._state, np.asarray(actions, np.int32), self._params
         )
-        return _to_host((observed, result))
+        following, result = _to_host((observed, result))
+        self.observed = following
+        return following, result
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
         """(slot, row) for options {"session": ..., "row": ...}, of which one or both are given.

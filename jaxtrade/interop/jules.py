@@ -91,13 +91,8 @@ def build_vec_env(
     """
     del logger
     given = imported(config, "config")
-    _explain(
-        [
-            *given.fates,
-            *([SHARED_MEMORY] if use_shared_memory is not None else []),
-            *([MONITOR_PATH] if monitor_path is not None else []),
-        ]
-    )
+    unused = ((SHARED_MEMORY, use_shared_memory), (MONITOR_PATH, monitor_path))
+    _explain([*given.fates, *(fate for fate, value in unused if value is not None)])
     places = (
         {"data.source": "bundled", "data.folder": None} if data_dir is None else folder(data_dir)
     )

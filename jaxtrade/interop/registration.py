@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams
+from jaxtrade.env.dynamics import MarketEnv
 from jaxtrade.errors import ConfigError
+from jaxtrade.types import PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.interop.sb3_env import SB3Trading
@@ -25,7 +25,7 @@ def register_envs() -> None:
         )  # the import registers the environment
 
 
-def to_sb3(env: TradingEnv, params: EnvParams, num_envs: int) -> SB3Trading:
+def to_sb3(env: MarketEnv[Any], params: PyTree, num_envs: int) -> SB3Trading:
     """`num_envs` environments as one Stable-Baselines3 `VecEnv`, with masks for sb3-contrib's
     MaskablePPO.
 

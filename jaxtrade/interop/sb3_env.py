@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv  # pyright: ignore[reportMissingImports]
 
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams
+from jaxtrade.env.dynamics import MarketEnv
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import checked_actions, reset_info, spaces_of, step_info
-from jaxtrade.interop.host import MAX_SEED, HostEnv, Observed
+from jaxtrade.interop.host import MAX_SEED, HostEnv
+from jaxtrade.types import PyTree
 
 
 class SB3Trading(VecEnv):
@@ -25,11 +25,9 @@ class SB3Trading(VecEnv):
     environments.
     """
 
-    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
+    def __init__(self, env: MarketEnv[Any], params: PyTree, num_envs: int) -> None:
         self.env = env
-        self._host = HostEnv(env, params, num_envs)
-        self._observed: Observed | None = None
-        self._actions: np.ndarray | None = None
+        self._host = HostEnv(env, params, (num_envs,))
         super().__init__(num_envs, *spaces_of(env))
 
     def reset(self) -> np.ndarray:
@@ -38,60 +36,45 @@ class SB3Trading(VecEnv):
         Raises ConfigError if the options differ between environments, or do not name a decision
         bar.
         """
-        options = self._options[0]
+        options, seeds = self._options[0], None
         if any(other != options for other in self._options):
             raise ConfigError(
                 "set_options: one dictionary for all environments, not different ones"
             )
-        if options:
-            self._host.place(options)  # raises an error before any state changes
-        if self._seeds[0] is not None:
+        if None not in self._seeds:
             seeds = np.asarray(self._seeds) % (MAX_SEED + 1)  # seed() may draw up to 2^32 and add i
-            observed = self._host.seeded(seeds)
-        elif self._host.state is None:
-            observed = self._host.seeded(
-                np.random.default_rng().integers(MAX_SEED, size=self.num_envs)
-            )
-        else:
-            observed = self._host.next_episode()
-        if options:
-            observed = self._host.start_at(options)
-        self._observed = observed
+        observed = self._host.reset(seeds, options, np.random.default_rng())
         self.reset_infos = _per_env(reset_info(observed), self.num_envs)
         self._reset_seeds()
         self._reset_options()
         return observed.observation
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Store the actions for `step_wait`. Raises InvalidAction."""
+        """Store the actions for `step_wait`. Raises RuntimeError before the first reset,
+        InvalidAction.
+        """
+        self._host.latest(RuntimeError, "step before reset")
         self._actions = checked_actions(actions, self.num_envs, self.env.num_actions)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """-> (observations float32[N, D], rewards float32[N], dones bool[N], infos).
-
-        Raises RuntimeError before the first reset.
-        """
-        if self._observed is None or self._actions is None:
-            raise RuntimeError("step before reset: call reset() first")
-        self._observed, result = self._host.step(self._actions)
+        """-> (observations float32[N, D], rewards float32[N], dones bool[N], infos)."""
+        observed, result = self._host.step(self._actions)
         done = result.terminated | result.truncated
         infos = _per_env(step_info(result.final, result), self.num_envs)
         for i, info in enumerate(infos):
             info["TimeLimit.truncated"] = bool(result.truncated[i] & ~result.terminated[i])
         if done.any():
-            following = _per_env(reset_info(self._observed), self.num_envs)
+            following = _per_env(reset_info(observed), self.num_envs)
             for i in np.flatnonzero(done):
                 infos[i]["terminal_observation"] = result.final.observation[i]
                 self.reset_infos[i] = following[i]
-        return self._observed.observation, result.reward, done, infos
+        return observed.observation, result.reward, done, infos
 
     def action_masks(self) -> np.ndarray:
         """bool[N, A]: masks of the latest observations. Raises RuntimeError before the first
         reset.
         """
-        if self._observed is None:
-            raise RuntimeError("action_masks before reset: call reset() first")
-        return self._observed.mask
+        return self._host.latest(RuntimeError, "action_masks before reset").mask
 
     def close(self) -> None:
         """Nothing to release."""
@@ -101,7 +84,7 @@ class SB3Trading(VecEnv):
         return attr_name in ("action_masks", "render_mode")
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """`render_mode`, which is None for all. Raises AttributeError for other names: the
+        """`render_mode`: None for all. Raises AttributeError for other names: the
         environments are rows of arrays and have no attributes."""
         if attr_name != "render_mode":
             raise AttributeError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.config.accounts import check_account
-from jaxtrade.data.market import load_markets
+from jaxtrade.data.markets import load_markets
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
+from jaxtrade.env.params import make_env, make_params
 from jaxtrade.errors import ConfigError
 
 ENV_ID = "jaxtrade/Trading-v0"
@@ -22,7 +21,7 @@ LIMIT = 1e30
 
 def load_world(
     config: RunConfig | str = "quickstart", overrides: Iterable[str] = (), split: str = "train"
-) -> tuple[TradingEnv, EnvParams]:
+) -> tuple[Any, Any]:
     """Load the environment and the parameters of one split.
 
     Args:
@@ -51,4 +50,4 @@ def load_world(
             f"split '{split}': this configuration holds no sessions out for it "
             f"(split.{split}_sessions = 0)"
         )
-    return TradingEnv(config.env, config.sampler.kind), make_params(market, splits[split], config)
+    return make_env(config), make_params(market, splits[split], config)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import TASK
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
@@ -66,9 +65,9 @@ def choose(
             `env.task=allocate`, whose reports are not built.
     """
     config, manifest = rundir.read_run(run)
-    if config.env.task == TASK:
+    if config.env.joint:
         raise ConfigError(
-            f"{run}: a report of env.task={TASK} is not built; its figures are in "
+            f"{run}: a report of env.task={config.env.task} is not built; its figures are in "
             f"{run / 'evaluation' / split / 'evaluation.txt'}"
         )
     symbols = symbols_of(config)

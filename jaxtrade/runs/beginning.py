@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.data.members import groups_of, symbols_of
-from jaxtrade.env.portfolio.observation import actions_of, spec_of
+from jaxtrade.env.params import make_env
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
@@ -73,11 +73,11 @@ def layout_of(config: RunConfig) -> Layout:
             f"algorithm={config.algorithm}: no other run can go on with what this learner has learned; "
             f"train afresh, or set algorithm to one of {able}"
         )
-    spec = spec_of(config)
+    env = make_env(config)
     return Layout(
-        spec.names,
-        actions_of(config),
-        spec.scaling,
+        env.observation_spec.names,
+        env.actions,
+        env.observation_spec.scaling,
         config.network,
         learner.head,
         groups_of(config),

@@ -115,10 +115,11 @@ def minibatch_work(config: RunConfig) -> float | None:
     network, rollout = config.network, config.rollout
     if network.kind not in ("mlp", "gru") or config.learner is None:
         return None
-    from jaxtrade.env.portfolio.observation import actions_of, spec_of
+    from jaxtrade.env.params import make_env
 
-    outputs = len(actions_of(config)) + 1  # the logits, and the value
-    weights = weight_count(config, spec_of(config).size, outputs)
+    env = make_env(config)
+    outputs = env.num_actions + 1  # the logits, and the value
+    weights = weight_count(config, env.observation_size, outputs)
     given = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
     rows = getattr(config.learner, "batch_size", given)
     return 2.0 * weights * rows * config.agents

@@ -13,26 +13,17 @@ from typing import Any
 import jax
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import TASK
-from jaxtrade.data.market import Market
 from jaxtrade.data.members import file_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import seeds
-from jaxtrade.evaluation.evaluate import (
-    EvaluationResult,
-    begin_evaluation,
-    evaluate,
-    standard_agents,
-    write,
-)
-from jaxtrade.evaluation.joint import evaluate_joint, joint_agents
+from jaxtrade.evaluation.evaluate import EvaluationResult, write
+from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.replay import joint_lines, replay_lines
 from jaxtrade.evaluation.result import SetResult
 from jaxtrade.evaluation.seeds import Results
-from jaxtrade.evaluation.validation import begin_total_rewards
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import resumed_config
@@ -54,7 +45,7 @@ from jaxtrade.runs.policies import (
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import json_text, several
+from jaxtrade.text import json_text
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
@@ -71,9 +62,9 @@ def begin_for_run(
     scores its policy on them.
     """
     policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
-    if validation is not None and setup.config.env.task != TASK:
+    if validation is not None:
         symbol, own = next(iter(setup.symbols.items()))  # its program serves every symbol
-        begin_total_rewards(
+        evaluator_of(own.env).begin_records(
             programs,
             own.env,
             rules_of(setup, symbol, validation),
@@ -91,13 +82,11 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
     Does nothing for a run with an advisor, because the advice that an evaluation shows is not known
     yet, or for a split without sessions.
     """
-    if setup.config.env.task == TASK:
-        return  # its programs are few, and compiled when they are needed
     if setup.fusion is None and int(setup.splits[split].count):
         symbol, own = next(
             iter(setup.symbols.items())
         )  # the programs of one symbol serve all of them
-        begin_evaluation(
+        evaluator_of(own.env).begin(
             programs,
             own.env,
             own.params,
@@ -224,28 +213,25 @@ def evaluate_policies(
         sha=sha,
         tell=tell or shown.message,
     )
-    if setup.config.env.task == TASK:
-        alike: Any = count(_evaluate_joint(setup, policies, split, path, shown))
-        _write(setup, folder, alike, sha)
-        return alike
+    evaluator = evaluator_of(setup.env)
     steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
-            chosen = standard_agents(
-                own.env, own.single, config, own.algorithm, policy_for(setup, policy, symbol)
+            chosen = evaluator.agents(
+                own.env, own.single, rules, config, own.algorithm, policy_for(setup, policy, symbol)
             )
             shown.phase(
                 "evaluating",
                 extent(setup, split, len(chosen)),
-                3 * times,
+                (evaluator.passes(len(chosen)) + 1) * times,
                 lambda: (found := busy()) and f"waiting for: {found}",
             )
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else ""
             )
-            result = evaluate(
+            result = evaluator.evaluate(
                 own.env,
                 rules,
                 own.single,
@@ -285,7 +271,7 @@ def _whole(
     setup: Setup, path: Path, split: str, found: dict[int, dict[str, EvaluationResult]]
 ) -> Results:
     """The result of each agent, from its evaluations by symbol."""
-    if isinstance(setup.market, Market):
+    if len(setup.symbols) == 1:
         return {number: next(iter(each.values())) for number, each in found.items()}
     digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
     return {
@@ -306,47 +292,11 @@ def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[
         write(result, own, also=about)
 
 
-def _evaluate_joint(
-    setup: Setup, policies: Mapping[int, PyTree], split: str, path: Path, screen: Screen
-) -> dict[int, EvaluationResult]:
-    """`evaluate_policies` of `allocate`, without files."""
-    env: Any = setup.env
-    market: Any = setup.market
-    own: Any = setup.params
-    symbol = next(iter(setup.symbols))
-    sessions, results = setup.splits[split], {}
-    manifest = rundir.read_run(path)[1]
-    for number, policy in policies.items():
-        config, rules = setup.of_agent(number, symbol, own)
-        params: Any = rules
-        agents = joint_agents(env, market, params, config, setup.algorithm, policy)
-        screen.phase(
-            "evaluating",
-            f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
-            len(policies) * (2 * len(agents) + 1),
-        )
-        provenance = manifest | rundir.facts() | {"split": split} | setup.stack.provenance(number)
-        results[number] = evaluate_joint(
-            env,
-            params,
-            market,
-            sessions,
-            config,
-            agents,
-            provenance,
-            setup.splits["train"],
-            screen.step,
-            [days_label(setup, split)],
-        )
-        screen.step("tables")
-    return results
-
-
 def refuse_joint(what: str, config: RunConfig) -> None:
     """Raises ConfigError for what is built for one symbol alone. what: the command as it was
     typed.
     """
-    if config.env.task == TASK:
+    if config.env.joint:
         raise ConfigError(
             f"{what}: not built for env.task=allocate, which holds several symbols; its fills and equity "
             "are in the run's folder, evaluation/SPLIT/trades.csv and equity.csv"
@@ -371,14 +321,14 @@ def ending(
     Raises ConfigError if `path` is not a run's folder.
     """
     yield f"run       {path}"
-    if config.env.task == TASK:
+    if config.env.joint:
         yield f"fills     {folder / 'trades.csv'}"
         yield f"equity    {folder / 'equity.csv'}"
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
-    if config.env.task == TASK:
+    if config.env.joint:
         return
     number, first = next(iter(results.items()))
     split = first.provenance["split"]
@@ -520,7 +470,7 @@ def replay_run(
     with keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
     _, params = whole.of_agent(number, chosen, params)
-    show: Any = joint_lines if whole.config.env.task == TASK else replay_lines
+    show: Any = joint_lines if whole.config.env.joint else replay_lines
     lines = show(setup.env, params, setup.single, setup.algorithm, policy, session)
     if setup.fusion is not None:
         notes.append(known.note if known else "no advice is shown in this session")

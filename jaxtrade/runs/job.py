@@ -17,7 +17,6 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import room_warning
-from jaxtrade.config.allocate import TASK
 from jaxtrade.config.sweep import flat
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.data.market import Market
@@ -299,52 +298,27 @@ def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
 
 
 def opening_lines(job: Job) -> Iterator[str]:
-    setup, market = job.setup, job.setup.market
+    setup, market, env = job.setup, job.setup.market, job.setup.env
     yield f"run {job.path}"
-    if job.config.env.task == TASK:
-        yield from _joint_lines(setup)
-        yield from _about_the_run(job)
-        return
     counts = {name: int(split.count) for name, split in setup.splits.items()}
     members = member_configs(job.config)
     for member, config in zip(market.members, members, strict=True):
         yield bars_line(member, config)
-    several_symbols = len(members) > 1
     yield (
-        (f"{len(members)} symbols, one per environment: " if several_symbols else "")
-        + f"{market.num_sessions} sessions, {market.num_bars:,} bars; train {counts['train']}, validation "
-        f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
-        f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
-        f"{job.config.account.preset}"
+        f"{market.extent}; train {counts['train']}, validation {counts['validation']}, test "
+        f"{counts['test']}; task {env.title}, {env.observation_size} observations, {env.num_actions} "
+        f"actions, account {job.config.account.preset}"
     )
-    if several_symbols:
+    if len(market.parts) > 1:
         yield from split_lines(setup)
     yield from map(note_line, market.notes)
-    for member, config in zip(market.members, members, strict=True):
-        name = f"{member.contract.symbol}: " if several_symbols else ""
-        yield from (f"{name}{warning}" for warning in cost_warnings(member, config))
-    if setup.env.config.optimistic:
+    if env.has_brackets:
+        for member, config in zip(market.members, members, strict=True):
+            name = f"{member.name}: " if len(members) > 1 else ""
+            yield from (f"{name}{warning}" for warning in cost_warnings(member, config))
+    if env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     yield from _about_the_run(job)
-
-
-def _joint_lines(setup: Setup) -> Iterator[str]:
-    """What a run of `allocate` says about its bars, splits and task."""
-    market: Any = setup.market
-    for member in market.members:
-        yield (
-            f"bars of {member.contract.symbol} are SYNTHETIC: generated, never traded"
-            if member.synthetic
-            else f"bars: {member.bars.source} ({member.contract.symbol}, real)"
-        )
-    counts = {name: int(split.count) for name, split in setup.splits.items()}
-    yield (
-        f"{several(market.num_sessions, 'shared session')}, {market.num_bars:,} shared bars; train "
-        f"{counts['train']}, validation {counts['validation']}, test {counts['test']}; task allocate "
-        f"({setup.config.allocate.actions}), {setup.env.observation_size} observations, {setup.env.num_actions} "
-        f"actions, account {setup.config.account.preset}"
-    )
-    yield from map(note_line, market.notes)
 
 
 def _about_the_run(job: Job) -> Iterator[str]:

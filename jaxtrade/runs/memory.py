@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import TASK, AllocateConfig
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.learners import Q_LEARNERS
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
@@ -59,12 +59,12 @@ def transition_bytes(config: RunConfig) -> int:
     """Bytes of one transition. For the shipped tasks; a task of the user's own may store more or
     less.
     """
-    symbols = max(len(config.data.markets), 1) if config.env.task == TASK else 1
+    symbols = max(len(config.data.markets), 1) if config.env.joint else 1
     words, bits = (
         symbols * (1 + LEG_WORDS),
         8,
     )  # rows and positions; the mask of up to eight actions
-    if config.env.task == TASK:
+    if config.env.joint:
         bits = -(-action_count(config.allocate, symbols) // 8) * 8
         words += ACCOUNT_WORDS if config.allocate.preset == "full" else 0
     if config.env.task == "advised":
@@ -149,13 +149,10 @@ class Part(NamedTuple):
 
 def observation_slots(config: RunConfig) -> int:
     """D, or a little more: the slots of the shipped tasks."""
-    if config.env.task == TASK:
-        return max(len(config.data.markets), 1) * (len(context_features(TASK)) + 3) + OTHER_SLOTS
-    return (
-        config.env.window * (len(config.env.features) + 3)
-        + len(context_features(config.env.task))
-        + OTHER_SLOTS
-    )
+    context = len(context_features(config.env.task))
+    if config.env.joint:
+        return max(len(config.data.markets), 1) * (context + 3) + OTHER_SLOTS
+    return config.env.window * (len(config.env.features) + 3) + context + OTHER_SLOTS
 
 
 def weight_count(config: RunConfig, inputs: int, outputs: int) -> int:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.market import MarketSet
 from jaxtrade.errors import DataError, StorageError
 from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.openings import (
@@ -38,8 +37,7 @@ from jaxtrade.text import WARNING, Tell, several
 
 def day_count(setup: Setup, split: str) -> int:
     """Trade dates of a split; a date that several symbols have counts once."""
-    dates = setup.dates(split)
-    return len(np.unique(dates) if isinstance(setup.market, MarketSet) else dates)
+    return len(np.unique(setup.dates(split)))
 
 
 def days_label(setup: Setup, split: str) -> str:

@@ -16,14 +16,13 @@ import numpy as np
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.market import MarketSet
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, RunLockedError
 from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.evaluators import total_rewards
 from jaxtrade.evaluation.members import for_member
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.record import Record, Steps, decision_bars, longest
-from jaxtrade.evaluation.validation import total_rewards
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.setup import Setup, validation_shown
@@ -44,7 +43,7 @@ def steps_of(setup: Setup, split: str) -> Steps | None:
     """What the programs of a set step on a split: as much as the symbol with most bars has. None
     for one symbol.
     """
-    if not isinstance(setup.market, MarketSet):
+    if len(setup.symbols) == 1:
         return None
     return longest(
         [decision_bars(own.single.data, own.splits[split]) for own in setup.symbols.values()]
@@ -55,11 +54,8 @@ def policy_for(setup: Setup, policy: PyTree, symbol: str) -> PyTree:
     """The policy as it acts on one symbol: with the observation statistics of that symbol. It may
     be abstract.
     """
-    return (
-        for_member(policy, setup.market.symbols.index(symbol))
-        if isinstance(setup.market, MarketSet)
-        else policy
-    )
+    parts = list(setup.symbols)
+    return for_member(policy, parts.index(symbol)) if len(parts) > 1 else policy
 
 
 def chosen_symbol(setup: Setup, symbol: str | None) -> str:

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.advisor.table import empty_table
-from jaxtrade.config import PLACES, EnvConfig, RunConfig, SplitConfig
-from jaxtrade.config.allocate import TASK
+from jaxtrade.config import PLACES, RunConfig, SplitConfig
 from jaxtrade.config.learners import tunable_floats
 from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.config.sweep import MOST_AGENTS
-from jaxtrade.data.market import Market, MarketSet, load_markets
-from jaxtrade.data.members import member_configs, symbols_of
+from jaxtrade.data.market import Market
+from jaxtrade.data.markets import Markets, load_markets
+from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import (
     Fold,
     countable,
@@ -34,14 +34,7 @@ from jaxtrade.data.splits import (
 )
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.monitor import monitored, summarise
-from jaxtrade.env.params import make_params, make_stages
-from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.params import (
-    Portfolio,
-    load_portfolio,
-    make_portfolio_params,
-    split_portfolio,
-)
+from jaxtrade.env.params import make_env, make_params, make_stages
 from jaxtrade.env.shared import crowding, trained_env, with_impact
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
@@ -67,13 +60,11 @@ from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary,
 # lost.
 
 
-def market_symbols(market: Market | MarketSet | Portfolio) -> tuple[str, ...]:
+def market_symbols(market: Markets) -> tuple[str, ...]:
     """The names of a market's symbols, by number; of symbols that are held together, one name for
     all of them.
     """
-    if isinstance(market, Portfolio):
-        return (market.name,)
-    return tuple(member.contract.symbol for member in market.members)
+    return tuple(part.name for part in market.parts)
 
 
 def rows_of(config: RunConfig) -> int:
@@ -89,7 +80,7 @@ def rows_of(config: RunConfig) -> int:
     return config.rollout.num_envs * max(2, config.rollout.num_steps // 8)
 
 
-def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:
+def summary_of(config: RunConfig, market: Markets) -> Summary:
     """What a learner reports about its rollouts, with the monitor if `monitor.on`.
 
     The environment's parameters then need `monitor=True`. In a shared market, crowding is reported
@@ -130,7 +121,7 @@ def with_warning(config: RunConfig, algorithm: Learner) -> Learner:
 
 
 def monitor_sink(
-    path: Path, config: RunConfig, market: Market | MarketSet, resume_update: int | None
+    path: Path, config: RunConfig, market: Markets, resume_update: int | None
 ) -> MonitorSink:
     """The writer of a run's `monitor.csv`. path: the run's folder. Raises as `MonitorSink`."""
     symbols = market_symbols(market)
@@ -152,7 +143,7 @@ def monitor_sink(
 
 
 def walked(
-    config: RunConfig, market: Market, folds: Sequence[Fold], make: Callable[[RunConfig], PyTree]
+    config: RunConfig, market: Markets, folds: Sequence[Fold], make: Callable[[RunConfig], PyTree]
 ) -> Agents:
     """The agents of the folds: all seeds of the first fold, then of the second, ... `setting` is
     the fold.
@@ -297,20 +288,6 @@ def _differ(leaves: Sequence[Any]) -> bool:
     return any(not np.array_equal(leaf, first) for leaf in others)
 
 
-def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
-    """The environment of a configuration. It is static and hashable; the data are in `EnvParams`
-    (`make_params`).
-    """
-    if not isinstance(config, RunConfig):
-        return TradingEnv(config)
-    if config.env.task == TASK:
-        joint: Any = PortfolioEnv(
-            config.env, config.allocate, symbols_of(config)
-        )  # the same `Env`, of several symbols
-        return joint
-    return TradingEnv(config.env, config.sampler.kind)
-
-
 @dataclass(frozen=True)
 class Setup:
     """The parts of a run, built before anything is written.
@@ -323,7 +300,7 @@ class Setup:
     """
 
     config: RunConfig
-    market: Market | MarketSet
+    market: Markets
     splits: dict[str, SessionSet]
     env: TradingEnv
     params: EnvParams
@@ -351,7 +328,7 @@ class Setup:
             return own.config, params
         index = self.stack.index(number, self.config.seed)
         config = agents.configs[index]
-        if isinstance(self.market, MarketSet):
+        if len(self.market.parts) > 1:
             place = self.market.symbols.index(symbol)
             member, config = self.market.members[place], member_configs(config)[place]
         if agents.axes is None:
@@ -360,10 +337,8 @@ class Setup:
         if member is not None:
             rules = make_params(member, own.splits["train"], config)
         kept = {name: getattr(params, name) for name in SHARED}
-        if config.env.task != TASK:
-            costs = {name: getattr(rules.contract, name) for name in OF_CONTRACT}
-            kept["contract"] = params.contract.replace(**costs)
-        return config, rules.replace(**kept)
+        costs = {name: getattr(rules.contract, name) for name in OF_CONTRACT}
+        return config, rules.replace(contract=params.contract.replace(**costs), **kept)
 
     @property
     def _first(self) -> RunConfig:
@@ -400,12 +375,13 @@ class Setup:
     @property
     def single(self) -> Market:
         """The market of a run on one symbol. Raises ConfigError for a set of symbols."""
-        if isinstance(self.market, MarketSet):
+        if len(self.market.parts) > 1:
             raise ConfigError(
                 f"data.markets: this works on one symbol, and the run has {len(self.market.members)} ("
                 f"{', '.join(self.market.symbols)}); set data.market instead"
             )
-        return self.market
+        only: Any = self.market
+        return only
 
     @cached_property
     def symbols(self) -> dict[str, Setup]:
@@ -414,13 +390,14 @@ class Setup:
         The markets of a set have one shape there, and their arrays are on the host. For one symbol:
         this setup itself.
         """
-        if not isinstance(self.market, MarketSet):
-            return {self.market.contract.symbol: self}
+        if len(self.market.parts) == 1:
+            return {self.market.name: self}
+        several: Any = self.market
         return {
             symbol: replace(
                 self, market=own.market, splits=own.sessions, params=own.params, config=own.config
             )
-            for symbol, own in members_of(self.market, self.splits, self._first).items()
+            for symbol, own in members_of(several, self.splits, self._first).items()
         }
 
     @cached_property
@@ -471,7 +448,10 @@ def prepare(config: RunConfig) -> Setup:
             "or jaxtrade.run"
         )
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
-    market, splits, make = _loaded(first)
+    market = load_markets(first)
+    splits = split_sessions(
+        market, SplitConfig(validation_sessions=0) if config.walk.on else first.split
+    )
     asked, sessions, folds = config, countable(market), tuple[Fold, ...]()
     note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
@@ -492,7 +472,8 @@ def prepare(config: RunConfig) -> Setup:
         view = view_of(config.advisor, market.data.sessions, table, True)
 
     def params_of(own: RunConfig) -> EnvParams:
-        made = with_impact(make(own).replace(monitor=config.monitor.on), own)
+        made = make_params(market, splits["train"], own).replace(monitor=config.monitor.on)
+        made = with_impact(made, own)
         return made if view is None else made.replace(advice=view)
 
     agents = (
@@ -513,7 +494,7 @@ def _taught(
     config: RunConfig,
     agents: Agents,
     env: TradingEnv,
-    market: Market | MarketSet,
+    market: Markets,
     splits: Mapping[str, SessionSet],
     fusion: Fusion | None,
 ) -> tuple[RunConfig, Agents, Plan, Learner]:
@@ -571,24 +552,6 @@ def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
     return replace(setup, config=config, agents=agents)
 
 
-def _loaded(config: RunConfig) -> tuple[Any, dict[str, SessionSet], Callable[[RunConfig], Any]]:
-    """Market, splits, and what makes training parameters of a configuration.
-
-    Those of `allocate` are a `Portfolio` and `PortfolioParams`. They serve where a run needs a
-    market's sessions and fingerprint, and parameters for the environment of `make_env`.
-    """
-    market: Any
-    make: Any
-    if config.env.task == TASK:
-        market, make = load_portfolio(config), make_portfolio_params
-        splits = split_portfolio(market, config.split)
-    else:
-        market, make = load_markets(config), make_params
-        split = SplitConfig(validation_sessions=0) if config.walk.on else config.split
-        splits = split_sessions(market, split)
-    return market, splits, lambda own: make(market, splits["train"], own)
-
-
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
     """The policies in a run's state, one per agent. Each carries the trust in the advisor that it
     acts with.
@@ -633,7 +596,7 @@ def validation_shown(setup: Setup, path: Path, tell: Tell) -> dict[str, EnvParam
     }
 
 
-def figure_names(env: TradingEnv, market: Market | MarketSet) -> Names:
+def figure_names(env: TradingEnv, market: Markets) -> Names:
     """Names of the entries of the run's list-valued figures: actions, reasons for an episode's end,
     and symbols.
     """

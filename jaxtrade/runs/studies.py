@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.allocate import TASK
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import breakdown, challenge, grids
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.attribution import attribute
 from jaxtrade.evaluation.baselines import greedy
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents
-from jaxtrade.evaluation.joint import joint_agents
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate_symbol
+from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.nulls import (
     NullResult,
     null_document,
@@ -71,13 +70,9 @@ def _each_symbol(
             params, _ = params_shown(own, split, None if advisor else path)
         config, params = setup.of_agent(number, symbol, params)
         acting = policy_for(setup, policy, symbol)
-        env: Any = own.env
-        market: Any = own.single
-        priced: Any = params
-        if config.env.task == TASK:
-            agents = joint_agents(env, market, priced, config, own.algorithm, acting)
-        else:
-            agents = standard_agents(env, market, config, own.algorithm, acting)
+        agents = evaluator_of(own.env).agents(
+            own.env, own.single, params, config, own.algorithm, acting
+        )
         yield symbol, own, config, params, agents
 
 
@@ -197,7 +192,7 @@ def study_run(
             challenge.check(own.env, params, draws)  # before the evaluation, which takes longer
         progress.phase("evaluating", extent(setup, split, len(agents)))
         sessions, steps = own.splits[split], steps_of(setup, split)
-        result = evaluate(
+        result = evaluate_symbol(
             own.env, params, own.single, sessions, config, agents, notes=[label], steps=steps
         )
         found[symbol] = _studies(result, own, params, draws, broken_down, progress)

@@ -13,7 +13,6 @@ from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market import Market
 from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.seeds import Results
@@ -173,8 +172,8 @@ def _created(screen: Screen, path: Path, source: Source | None, sized: Sized) ->
             manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
         if source is not None and begins.coverage is not None:
             manifest["source"] = describe(source, begins.coverage, path)
-        if isinstance(setup.market, Market):  # a set has no advisor
-            check_advisor(config, setup.market)
+        if config.advisor.on:
+            check_advisor(config, setup.single)
         rundir.create_run(path, config, manifest)
         if setup.stack.shape:
             write_agents(path, config)
@@ -308,10 +307,10 @@ def _draw(job: Job, controller: Controller | None, results: Results, steps: int)
     )
     curves = training.figure_of(history(job.path), metrics, title, scores, best)
     style.write(curves, job.path / "training.png")
-    if isinstance(job.setup.market, Market):  # a set has no advisor
+    if config.advisor.on:
         advice_evaluation.draw(
             config,
-            job.setup.market,
+            job.setup.single,
             job.setup.splits["train"],
             job.path,
             history(job.path),

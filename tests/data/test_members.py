@@ -11,7 +11,8 @@ import pytest
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import join, load_market, load_markets
+from jaxtrade.data.market import load_market
+from jaxtrade.data.markets import join, load_markets
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.sources import write_bars

@@ -8,7 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import SplitConfig
-from jaxtrade.data.market import Market, load_markets
+from jaxtrade.data.market import Market
+from jaxtrade.data.markets import load_markets
 from jaxtrade.data.splits import shared_dates, split_ids, split_ids_by_date, split_sessions
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import set_to, split_of
@@ -170,7 +171,7 @@ def test_the_real_pairs_share_dates_and_leak_nothing():
     market = load_markets(config)
     splits = split_sessions(market, config.split)
     rows = {name: np.asarray(split.ids)[: int(split.count)] for name, split in splits.items()}
-    dates, symbols = market.trade_dates, market.session_symbols
+    dates, symbols = market.trade_dates, market.session_parts
     assert leaks(dates, symbols, rows, embargo=2) == []
     assert str(dates[rows["all"]].max()) == str(dates[rows["test"]].max()) == "2018-12-31"
     assert dates.max() > np.datetime64("2019-06-01")

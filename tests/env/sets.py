@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import make_config
-from jaxtrade.data.market import MarketSet, load_markets
+from jaxtrade.data.markets import MarketSet, load_markets
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -56,7 +56,7 @@ def world(config):
     sessions = session_set(
         np.arange(market.num_sessions),
         market.num_sessions,
-        market.session_symbols if several else None,
+        market.session_parts if several else None,
     )
     slots = np.asarray(sessions.offsets) if several else np.array([0, int(sessions.count)])
     offsets = market.offsets if several else np.array([0, market.num_bars])

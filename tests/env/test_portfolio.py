@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 
 from jaxtrade.config import EnvConfig, make_config
 from jaxtrade.config.allocate import AllocateConfig
-from jaxtrade.data.market import load_markets
+from jaxtrade.data.markets import join_bars, load_markets
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.env.params import make_params
+from jaxtrade.env.params import make_env, make_params
 from jaxtrade.env.portfolio import observation
 from jaxtrade.env.portfolio.dynamics import root_of, share_of
-from jaxtrade.env.portfolio.params import (
-    join_markets,
-    load_portfolio,
-    make_portfolio_params,
-    portfolio_weights,
-)
+from jaxtrade.env.portfolio.params import make_portfolio_params, portfolio_weights
 from jaxtrade.env.portfolio.state import CostParams
 from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.state import ExitReason
@@ -41,17 +36,17 @@ FLAT_ROW = (1_000, 1_000, 1_000, 1_000)
 
 
 def test_names_and_targets_of_the_tables():
-    assert observation.action_names(ALLOCATE, AllocateConfig(), PAIR)[:4] == (
+    assert observation.action_names(AllocateConfig(), PAIR)[:4] == (
         "FLAT_EURUSD_FLAT_USDJPY",
         "FLAT_EURUSD_LONG_USDJPY",
         "FLAT_EURUSD_SHORT_USDJPY",
         "LONG_EURUSD_FLAT_USDJPY",
     )
     assert [
-        len(observation.action_names(ALLOCATE, AllocateConfig(actions=kind), PAIR))
+        len(observation.action_names(AllocateConfig(actions=kind), PAIR))
         for kind in ("product", "increment", "table")
     ] == [9, 5, 3]
-    assert observation.action_names(ALLOCATE, AllocateConfig(actions="increment"), PAIR) == (
+    assert observation.action_names(AllocateConfig(actions="increment"), PAIR) == (
         "HOLD",
         "BUY_EURUSD",
         "SELL_EURUSD",
@@ -70,7 +65,7 @@ def test_names_and_targets_of_the_tables():
 
 
 def test_one_symbol_has_three_targets():
-    assert observation.action_names(ALLOCATE, AllocateConfig(), ("ES",)) == (
+    assert observation.action_names(AllocateConfig(), ("ES",)) == (
         "FLAT_ES",
         "LONG_ES",
         "SHORT_ES",
@@ -296,7 +291,7 @@ def test_terms_that_need_brackets_are_refused():
 
 @pytest.fixture(scope="module")
 def market():
-    return load_portfolio(make_config(values(), "test"))
+    return load_markets(make_config(values(), "test"))
 
 
 @pytest.mark.parametrize(
@@ -321,11 +316,14 @@ def test_bars_of_other_years_have_no_shared_session(market):
     first, second = market.members
     late = replace(second, trade_dates=second.trade_dates + np.timedelta64(900, "D"))
     with pytest.raises(DataError, match="no trade date"):
-        join_markets([first, late])
+        join_bars([first, late])
 
 
-def test_the_parameters_of_one_symbol_are_refused():
+def test_parameters_are_made_by_the_same_functions_as_those_of_one_symbol():
     config = make_config(values(split={"test_sessions": 0}), "test")
     market = load_markets(config)
-    with pytest.raises(ConfigError, match=r"task=allocate .*jaxtrade\.run"):
-        make_params(market, split_sessions(market, config.split)["train"], config)
+    sessions = split_sessions(market, config.split)["train"]
+    params = make_params(market, sessions, config)
+    assert params.market is market.data
+    assert int(sessions.count) == market.num_sessions
+    assert make_env(config).symbols == market.symbols

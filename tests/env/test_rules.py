@@ -18,8 +18,8 @@ from jaxtrade.config.accounts import (
     room_warning,
 )
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.params import account_params, whole_mills
 from jaxtrade.env.rules import (
+    account_params,
     at_daily_floor,
     at_drawdown_floor,
     drawdown_floor,
@@ -29,6 +29,7 @@ from jaxtrade.env.rules import (
     may_open,
     open_session,
     target_reached,
+    whole_mills,
 )
 from jaxtrade.env.state import (
     KEEP_STOP,

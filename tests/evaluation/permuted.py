@@ -48,7 +48,7 @@ def _ends(
             )
             renewed = over | (opened.sessions_left < 0)
             opened = opened.replace(
-                record=select(renewed, env.new_record(), opened.record),
+                record=select(renewed, env.task.record.new(), opened.record),
                 sessions_left=jnp.where(renewed, own.episode_sessions - 1, opened.sessions_left),
             )
             closed = moved.row > own.market.sessions.last[ids[moved.slot]]

@@ -22,7 +22,7 @@ from jaxtrade.evaluation.breakdown import (
     trade_table,
     volatility_terciles,
 )
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.evaluators import evaluate
 from jaxtrade.evaluation.statistics import holm
 from jaxtrade.evaluation.trades import Trades
 from tests.evaluation.tiny import evaluated, hand_market, tiny_market, walk

@@ -11,7 +11,7 @@ from jaxtrade.config import make_config
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.read.validate import PRICES
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import account_params
+from jaxtrade.env.rules import account_params
 from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest

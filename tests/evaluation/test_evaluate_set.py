@@ -15,7 +15,8 @@ from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics, report
-from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
+from jaxtrade.evaluation.evaluate import standard_agents, write
+from jaxtrade.evaluation.evaluators import evaluate
 from jaxtrade.evaluation.members import for_member, member_sessions, members_of
 from jaxtrade.evaluation.result import total_equity
 from jaxtrade.evaluation.side_by_side import step_all

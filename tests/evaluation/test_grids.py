@@ -5,7 +5,7 @@ import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.evaluation import grids
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.evaluators import evaluate
 from tests.evaluation.tiny import WALK, rule, setup
 from tests.messages import missing
 from tests.paths import path_arrays, random_paths

@@ -28,7 +28,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.baselines import buy_and_hold, greedy
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.evaluators import evaluate
 from jaxtrade.evaluation.nulls import (
     NullJournal,
     daily_net,

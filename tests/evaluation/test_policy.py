@@ -12,6 +12,7 @@ import pytest
 from bench.learning import sections_of
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env.actions import Action
+from jaxtrade.env.params import make_env
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation import policy
 from jaxtrade.evaluation.backtest import backtest
@@ -109,7 +110,9 @@ def test_a_bundle_of_an_earlier_version_loads(trained, tmp_path):
 def test_absent_slots_are_listed_outside_the_digests(trained):
     config = EnvConfig(features=("close", "volume", "rsi"), window=2)
     with_volume, without = (
-        policy.make_schema(config, dataclasses.replace(MARKET, has_volume=known), RunConfig())
+        policy.make_schema(
+            make_env(config), dataclasses.replace(MARKET, has_volume=known), RunConfig()
+        )
         for known in (True, False)
     )
     assert with_volume.pop("absent") == []
@@ -134,17 +137,17 @@ def test_a_flipped_bit_is_named(trained, tmp_path, name):
 
 
 def test_another_observation_is_refused(trained, monkeypatch):
-    real = policy.make_spec
+    real = policy.observation_schema
     other = EnvConfig(
         features=("close", "volume", "sma_5", "ema_20", "rsi", "macd", "momentum", "atr")
     )
-    monkeypatch.setattr(policy, "make_spec", lambda env: real(other))
+    monkeypatch.setattr(policy, "observation_schema", lambda env: real(make_env(other)))
     with pytest.raises(CheckpointError, match=r"slot 3 .*ema_20.*sma_20"):
         load_policy(trained[0])
 
 
 def test_another_action_table_is_refused(trained, monkeypatch):
-    monkeypatch.setattr(policy, "action_names", lambda env: ("HOLD", "SELL", "BUY"))
+    monkeypatch.setattr(policy, "action_schema", lambda env: {"names": ["HOLD", "SELL", "BUY"]})
     with pytest.raises(CheckpointError, match="3 instead of 7 names"):
         load_policy(trained[0])
 

@@ -13,9 +13,9 @@ from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.evaluate import write
+from jaxtrade.evaluation.evaluators import evaluate, mean_reward
 from jaxtrade.evaluation.frames import fills_frame
-from jaxtrade.evaluation.joint import NAMES, evaluate_joint, joint_agents
-from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.evaluation.joint import NAMES, joint_agents
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
@@ -59,7 +59,8 @@ def result(setup, policy):
     env, params, market, config = setup.env, setup.params, setup.market, setup.config
     agents = joint_agents(env, market, params, config, setup.algorithm, policy)
     held, seen = setup.splits["test"], setup.splits["train"]
-    return evaluate_joint(env, params, market, held, config, agents, {"split": "test"}, seen)
+    about = {"provenance": {"split": "test"}, "trained_on": seen}
+    return evaluate(env, params, market, held, config, agents, **about)
 
 
 def test_the_policy_stands_beside_the_baselines(result):

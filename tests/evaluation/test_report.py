@@ -8,7 +8,8 @@ import pytest
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, report
-from jaxtrade.evaluation.evaluate import evaluate, write
+from jaxtrade.evaluation.evaluate import write
+from jaxtrade.evaluation.evaluators import evaluate
 from tests.evaluation.tiny import (
     WALK,
     evaluated,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.actions import Action
+from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.evaluation.side_by_side import step_all
-from jaxtrade.evaluation.validation import mean_reward
 from tests.evaluation.tiny import LENGTHS, WALK, hand_market, setup
 
 pytestmark = pytest.mark.slow

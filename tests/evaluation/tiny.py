@@ -13,11 +13,12 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.device import host_view
 from jaxtrade.data.features.schema import table_columns
+from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.evaluators import evaluate
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.algorithms import first_policy
@@ -60,9 +61,7 @@ class TinyMarket:
     def num_sessions(self):
         return len(self.data.sessions.first)
 
-    @property
-    def members(self):
-        return (self,)
+    members, parts, name, facts = Market.members, Market.parts, Market.name, Market.facts
 
     @property
     def every(self):

@@ -16,8 +16,8 @@ from jaxtrade.config import AccountConfig
 from jaxtrade.config.accounts import PRESETS as SHIPPED_PRESETS
 from jaxtrade.config.accounts import resolve_account
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import account_params
 from jaxtrade.env.reward_presets import REWARDS, of_one_symbol
+from jaxtrade.env.rules import account_params
 from jaxtrade.env.state import OFF as OFF_LIMIT
 from jaxtrade.env.state import Trailing
 from tests.oracle.agreement import Lane, compare, make_rollout

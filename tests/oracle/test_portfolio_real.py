@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, make_config
+from jaxtrade.data.markets import join_bars, load_markets
 from jaxtrade.data.sources import ACCOUNT
+from jaxtrade.data.splits import split_sessions
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
-from jaxtrade.env.portfolio.params import (
-    join_markets,
-    load_portfolio,
-    make_portfolio_params,
-    split_portfolio,
-)
+from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.state import KEEP_STOP, Order
 from tests.oracle.portfolio import Settings, Side, Symbol, join
 from tests.oracle.portfolio_worlds import PRICES, compare, run
@@ -80,7 +77,7 @@ def symbol_of(market):
 
 @pytest.fixture(scope="module")
 def pairs():
-    return load_portfolio(config_of("product"))
+    return load_markets(config_of("product"))
 
 
 def test_shared_bars_are_those_of_the_semantics(pairs):
@@ -121,7 +118,7 @@ def played(pairs, config, seed, steps):
         daily_loss=500_000,
         **(costs if chosen.fee else {}),
     )
-    params = make_portfolio_params(pairs, split_portfolio(pairs, config.split)["all"], config)
+    params = make_portfolio_params(pairs, split_sessions(pairs, config.split)["all"], config)
     trace = run(PortfolioEnv(config.env, chosen, pairs.symbols), params, seed, steps)
     return trace, join([symbol_of(member) for member in pairs.members]), settings
 
@@ -222,12 +219,12 @@ def test_one_leg_alone_is_the_single_leg_engine():
     values = {"data": DATA | {"market": symbol}, "account": account}
     alone = make_config(values | {"env": {"task": "entry", "features": [], "window": 1}}, "test")
     twice = make_config(values | {"env": {"task": "allocate"}}, "test")
-    market = load_portfolio(twice).members[0]
-    pair = join_markets([market, market])
-    single = make_params(market, split_portfolio(pair, alone.split)["all"], alone)
+    market = load_markets(twice).members[0]
+    pair = join_bars([market, market])
+    single = make_params(market, split_sessions(pair, alone.split)["all"], alone)
     # The sessions of `market` have the warm-up of allocate's features; `single` plays the same
     # rows.
-    joint = make_portfolio_params(pair, split_portfolio(pair, twice.split)["all"], twice)
+    joint = make_portfolio_params(pair, split_sessions(pair, twice.split)["all"], twice)
     length = np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first) + 1
     first = np.concatenate([np.arange(n) == 0 for n in length])
     slot = np.repeat(np.arange(len(length)), length).astype(np.int32)

@@ -16,7 +16,7 @@ from jaxtrade.data.features.schema import CONTEXT_FEATURES, NO_VOLUME, SEED_FEAT
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.episode import AccountSeen
-from jaxtrade.env.params import make_params
+from jaxtrade.env.params import make_env, make_params
 from jaxtrade.env.state import ObservationRef, bits_of
 from jaxtrade.evaluation.policy import absent_slots
 from jaxtrade.types import SessionSet
@@ -133,7 +133,7 @@ def test_every_slot_of_the_window_agrees(name, scaling):
 
 
 def test_slots_without_volume_are_marked_absent():
-    env = config_of("ES").env
+    env = make_env(config_of("ES"))
     assert absent_slots(env, market_of("ES")) == []
     names = (
         "volume",

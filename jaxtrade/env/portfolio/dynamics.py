@@ -5,7 +5,7 @@ the costs and fills of all legs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import chex
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.env import dynamics, monitor, rules
-from jaxtrade.env.dynamics import Stepping
+from jaxtrade.env.dynamics import MarketEnv
 from jaxtrade.env.episode import (
     below,
     count_change,
@@ -25,7 +25,7 @@ from jaxtrade.env.episode import (
     is_truncation,
     new_stats,
 )
-from jaxtrade.env.execution import Quote, select, settle
+from jaxtrade.env.execution import Quote, quote_at, select, settle
 from jaxtrade.env.observation import ObservationSpec
 from jaxtrade.env.portfolio import observation
 from jaxtrade.env.portfolio.state import (
@@ -333,8 +333,7 @@ def transition(
     decision bar.
     """
     market, row = params.market, state.row + 1
-    alike: Any = params  # figures of all contracts, leaves [S]: no bar is of one symbol alone
-    quote, terms = market.quotes(row), Terms(rules.contract_at(alike, row), params.costs)
+    quote, terms = quote_at(market, row), Terms(rules.contract_at(params, row), params.costs)
     session = params.sessions.ids[state.slot]
     book = Book.of(state.legs)
     opening = book.worth(quote.leaving(book.side).open, terms.contract)
@@ -419,23 +418,56 @@ def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioSta
     """The state at the first decision bar of the next session of the split. The account is carried
     over.
     """
-    alike: Any = state, params
-    following: Any = dynamics.next_session(*alike)
+    following = dynamics.next_session(state, params)
     return following.replace(orders=jnp.int32(0), last_order=jnp.int32(NEVER))
 
 
 @dataclass(frozen=True)
-class PortfolioEnv(Stepping[PortfolioState]):
-    """The environment of `allocate`; static and hashable, as `TradingEnv`. symbols: in the order of
-    the legs.
+class PortfolioEnv(MarketEnv[PortfolioState]):
+    """The environment of `allocate`: shared bars of several symbols, held jointly in one account.
+    Static and hashable, as `TradingEnv`. symbols: in the order of the legs.
 
-    Reward, ends and accounts are those of `TradingEnv`. An illegal action changes no position and
-    is counted.
+    Observation: float32[D], of each symbol in turn, then of the account (`observation_spec` has
+    every slot with its bounds). `allocate.preset=dual_26` shows FEATURE[t] and position alone.
+
+        slot                     range   meaning
+        FEATURE[t].SYMBOL                the features of the symbol's own bar (docs/allocate.md)
+        position.SYMBOL          -1..1   contracts, as a share of the largest position
+        open_profit.SYMBOL               open profit per contract in ATRs of the symbol
+        bars_in_position.SYMBOL  0..     bars since the leg was opened / 390
+        profit                           equity in risk units
+        room                     ..1     equity above the higher floor in risk units, 1 without
+        to_flat                  0..     bars to the flat time / 390
+        wait                     0..1    bars until an order is allowed / 10
+        trades_left              ..1     positions that orders may still change / 10
+
+    Action: int32[], an id in 0 .. A - 1 (`action_spec`); the names say what becomes of each symbol
+    (`allocate.actions`). An illegal action changes no position and is counted.
+
+    Reward, `terminated` and `truncated` are those of `TradingEnv`.
+
+        >>> import jax
+        >>> import jaxtrade
+        >>> days = ["data.start=2014-01-02", "data.end=2014-12-31"]
+        >>> config = jaxtrade.load_config("fx_allocate", days)
+        >>> market = jaxtrade.load_markets(config)
+        >>> sessions = jaxtrade.split_sessions(market, config.split)["train"]
+        >>> env, params = jaxtrade.make_env(config), jaxtrade.make_params(market, sessions, config)
+        >>> state, ref = env.reset(jax.random.key(0), params)
+        >>> env.observe(ref, params).shape == env.observation_spec.shape
+        True
+        >>> action = jax.numpy.int32(env.num_actions - 1)
+        >>> env.action_spec.names[-1]
+        'SHORT_EURUSD_SHORT_USDJPY'
+        >>> state, ref, outcome = jax.jit(env.step)(jax.random.key(1), state, action, params)
+        >>> state.legs.quantity.tolist()
+        [-1, -1]
     """
 
     config: EnvConfig
     allocate: AllocateConfig
     symbols: tuple[str, ...]
+    has_brackets: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         return short_repr(
@@ -448,25 +480,34 @@ class PortfolioEnv(Stepping[PortfolioState]):
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of the A actions, in the order of their ids."""
-        return observation.action_names(self.config, self.allocate, self.symbols)
+        return observation.action_names(self.allocate, self.symbols)
 
     @property
-    def spec(self) -> ObservationSpec:
+    def observation_spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config, self.allocate, self.symbols)
+
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return f"{self.config.task} ({self.allocate.actions})"
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of the configuration that it is made of, besides `env`."""
+        return {"allocate": self.allocate.model_dump(mode="json")}
 
     def reset_at(
         self,
         params: PortfolioParams,
         slot: Array | int,
         row: Array | int,
-        seed: int = 0,
-        episode: int = 0,
+        seed: Array | int = 0,
+        episode: Array | int = 0,
     ) -> PortfolioState:
         """A new account, flat, at the close of shared bar `row`, which lies in session `slot` of
         the split.
         """
-        stats: Any = params  # `new_stats` reads the names of the reward terms
         return PortfolioState(
             row=jnp.int32(row),
             slot=jnp.int32(slot),
@@ -474,7 +515,7 @@ class PortfolioEnv(Stepping[PortfolioState]):
             time=jnp.int32(0),
             legs=Legs.flat(len(self.symbols)),
             account=Account.new(),
-            stats=new_stats(stats),
+            stats=new_stats(params),
             seed=jnp.uint32(seed),
             episode=jnp.int32(episode),
             last_order=jnp.int32(NEVER),
@@ -484,8 +525,7 @@ class PortfolioEnv(Stepping[PortfolioState]):
     def _begin(self, seed: Array, episode: Array, params: PortfolioParams) -> PortfolioState:
         slot = below(draw(seed, episode, 1), params.sessions.count)
         row = drawn_row(params, slot, seed, episode, self.config.random_start)
-        state = self.reset_at(params, slot, row)
-        return state.replace(seed=jnp.uint32(seed), episode=jnp.int32(episode))
+        return self.reset_at(params, slot, row, seed, episode)
 
     def mask(self, state: PortfolioState, params: PortfolioParams) -> Array:
         """bool[A]: the legal actions at `state`."""
@@ -537,14 +577,9 @@ class PortfolioEnv(Stepping[PortfolioState]):
         chex.assert_type(action, int)
         before, want, illegal = self.ordered(state, action, params)
         moved, event = self.transition(before, want, params)
-        alike: tuple[Any, Any, Any] = (
-            moved,
-            params,
-            event,
-        )  # rules and terms of one symbol that read what both have
-        end = end_reason(alike[0], alike[1])
-        step = StepEvent(action, illegal, alike[2], self.actions)
-        terms = weighted_terms(state, alike[0], step, alike[1])  # type: ignore[arg-type]  # as above
+        end = end_reason(moved, params)
+        step = StepEvent(action, illegal, event, self.actions)
+        terms = weighted_terms(state, moved, step, params)
         stats = count_step(moved.stats, moved.account.equity, terms, illegal)
         moved = moved.replace(
             stats=count_change(stats, moved.account.equity - state.account.equity)
@@ -558,5 +593,5 @@ class PortfolioEnv(Stepping[PortfolioState]):
             reward=total(terms),
             terminated=done & ~truncated,
             truncated=truncated,
-            info=StepInfo(alike[2], moved.stats, moved.account.equity, end, terms, illegal),
+            info=StepInfo(event, moved.stats, moved.account.equity, end, terms, illegal),
         )

@@ -1,5 +1,5 @@
 """The actions of `allocate`, which of them are legal, and its observation: features of the decision
-bar and the position of each symbol, and the account. Of any task: names of actions, and slots.
+bar and the position of each symbol, and the account.
 
 A symbol's features are those of its own bars, computed by `data.features` and shown at the shared
 bar's close.
@@ -8,42 +8,34 @@ bar's close.
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.config import EnvConfig, RunConfig
-from jaxtrade.config.allocate import TASK, AllocateConfig
-from jaxtrade.data.features.schema import NOW, context_features, feature_spec
-from jaxtrade.data.members import symbols_of
-from jaxtrade.env import observation, rules
-from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec
+from jaxtrade.config import EnvConfig
+from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.data.features.schema import NOW, context_features
+from jaxtrade.env import rules
+from jaxtrade.env.observation import BARS_PER_DAY, ObservationSpec, feature_slot
 from jaxtrade.env.portfolio.state import PortfolioParams, PortfolioState
 from jaxtrade.env.rules import ceil_div
 from jaxtrade.env.state import NO_LEVEL, ObservationRef, Slot, bits_of
-from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array
+from jaxtrade.types import Array, MarketView
 
 # --- The action tables of the task `allocate`: names, and the units that an action wants.
 #
 # docs/semantics.md, "Several symbols in one account", points 16 to 18. Names contain the symbols,
 # because a transfer between runs matches actions by name.
 
-DEFAULTS = AllocateConfig()
 SIDES = (0, 1, -1)  # flat first, so that id 0 of a target table is all flat
 WORDS = {0: "FLAT", 1: "LONG", -1: "SHORT"}
 
 
-def action_names(
-    env: EnvConfig, config: AllocateConfig = DEFAULTS, symbols: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """Names of the A actions of any task, in the order of their ids. config, symbols: needed by
-    `allocate` alone.
-    """
-    if env.task != TASK:
-        return task_of(env).actions(env)
+def action_names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the A actions, in the order of their ids."""
     if config.actions == "increment":
         return ("HOLD", *(f"{word}_{symbol}" for symbol in symbols for word in ("BUY", "SELL")))
     if config.actions == "table":
@@ -120,15 +112,23 @@ def choices(config: AllocateConfig, state: PortfolioState, params: PortfolioPara
         & (sizes.sum(axis=-1) <= limits.max_total)
         & (jnp.abs(quantity).sum(axis=-1) <= params.account.max_contracts)
     )
-    market: Any = params  # `may_open` reads the row, the lock, `bars_to_flat` and `tr_sum`, which both kinds have
-    opening: Any = state
     permitted = (wait(state, params) == 0) & (changed <= trades_left(state, params))
-    legal = (changed == 0) | (permitted & (~opens | (within & rules.may_open(opening, market))))
+    legal = (changed == 0) | (permitted & (~opens | (within & rules.may_open(state, params))))
     return Choices(quantity, changed, legal)
 
 
-LEG_SLOTS = ("open_profit", "bars_in_position")
-ACCOUNT_SLOTS = ("profit", "room", "to_flat", "wait", "trades_left")
+LEG = (  # `.SYMBOL` is added to the names
+    Slot("position", "account", 0, "contracts, as a share of the largest position", -1, 1),
+    Slot("open_profit", "account", 0, "open profit per contract in ATRs of the symbol"),
+    Slot("bars_in_position", "account", 0, "bars since the leg was opened / 390", 0),
+)
+ACCOUNT = (
+    Slot("profit", "account", 0, "equity in risk units"),
+    Slot("room", "account", 0, "equity above the higher floor in risk units, 1 without", maximum=1),
+    Slot("to_flat", "account", 0, "bars to the flat time / 390", 0),
+    Slot("wait", "account", 0, "bars until an order is allowed / 10", 0, 1),
+    Slot("trades_left", "account", 0, "positions that orders may still change / 10", maximum=1),
+)
 MOST_WAITING = 10.0  # bars and trades are shown in tens, at most 1
 
 
@@ -145,23 +145,16 @@ class AccountNow(NamedTuple):
 
 
 def make_spec(
-    config: EnvConfig, allocate: AllocateConfig = DEFAULTS, symbols: tuple[str, ...] = ()
+    config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]
 ) -> ObservationSpec:
-    """The slots of any task. Those of `allocate`, which alone needs the other arguments: of each
-    symbol in turn, then of the account (`preset: full`)."""
-    if config.task != TASK:
-        return observation.make_spec(config)
-    slots = []
+    """The slots: of each symbol in turn, then of the account (`preset: full`)."""
+    slots, full = [], allocate.preset == "full"
     for symbol in symbols:
+        slots += [feature_slot(name, f"[t].{symbol}") for name in context_features(config.task)]
         slots += [
-            Slot(f"{name}[t].{symbol}", feature_spec(name).unit, feature_spec(name).warm_up)
-            for name in context_features(config.task)
+            replace(slot, name=f"{slot.name}.{symbol}") for slot in (LEG if full else LEG[:1])
         ]
-        names = ("position",) if allocate.preset == "dual_26" else ("position", *LEG_SLOTS)
-        slots += [Slot(f"{name}.{symbol}", "account", 0) for name in names]
-    if allocate.preset == "full":
-        slots += [Slot(name, "account", 0) for name in ACCOUNT_SLOTS]
-    return ObservationSpec(tuple(slots), config.scaling)
+    return ObservationSpec((*slots, *(ACCOUNT if full else ())), config.scaling)
 
 
 def make_ref(
@@ -232,13 +225,12 @@ def _leg(allocate: AllocateConfig, leg: Array, s: int, params: PortfolioParams) 
     return leg[:1].astype(jnp.float32) * (1.0 / most.astype(jnp.float32))
 
 
-def _open(leg: Array, view: object, row: Array) -> Array:
+def _open(leg: Array, view: MarketView, row: Array) -> Array:
     """float32[2]: open profit per contract in ATRs of the symbol, and holding time in bars /
     390.
     """
-    now = dict(zip(NOW, view.now[row], strict=True))  # type: ignore[attr-defined]
-    base = view.base  # type: ignore[attr-defined]
-    quantity, entry, bars = leg[0], leg[1], leg[4]
+    now = dict(zip(NOW, view.now[row], strict=True))
+    base, quantity, entry, bars = view.base, leg[0], leg[1], leg[4]
     side = jnp.sign(quantity).astype(jnp.float32)
     paid = (entry if base is None else entry - base).astype(jnp.float32)
     profit = jnp.where(quantity != 0, side * (now["close"] - paid) * now["per_atr"], 0.0)
@@ -246,8 +238,7 @@ def _open(leg: Array, view: object, row: Array) -> Array:
 
 
 def _account(seen: AccountNow, params: PortfolioParams) -> Array:
-    """float32[5]: ACCOUNT_SLOTS. Money in risk units; room at most 1 (1 without a floor); bars /
-    390; waits and trades in tens, at most 1."""
+    """float32[5]: the values of `ACCOUNT`."""
     unit, ten = 1.0 / params.account.risk_unit, 1.0 / MOST_WAITING
     equity, room, to_flat, waiting, left = (x.astype(jnp.float32) for x in seen)
     return jnp.stack(
@@ -259,13 +250,3 @@ def _account(seen: AccountNow, params: PortfolioParams) -> Array:
             jnp.minimum(left * ten, 1.0),
         ]
     )
-
-
-def spec_of(config: RunConfig) -> ObservationSpec:
-    """The slots of the observation of a whole configuration."""
-    return make_spec(config.env, config.allocate, symbols_of(config))
-
-
-def actions_of(config: RunConfig) -> tuple[str, ...]:
-    """Names of the actions of a whole configuration, in the order of their ids."""
-    return action_names(config.env, config.allocate, symbols_of(config))

@@ -1,5 +1,4 @@
-"""The pytrees of the task `allocate`: market, parameters, state and events of S symbols in one
-account.
+"""The pytrees of the task `allocate`: parameters, state and events of S symbols in one account.
 
 T shared bars, S symbols. Prices are int32 ticks, money is int32 mills, quantities are signed
 contracts.
@@ -12,53 +11,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.env.execution import Bar, Quote
 from jaxtrade.env.state import NO_LEVEL, Account, AccountParams, ContractParams, EpisodeStats
 from jaxtrade.text import short_repr
-from jaxtrade.types import Array, MarketView, Quotes, SessionSet, SessionTable, TickValue
+from jaxtrade.types import Array, JointMarket, SessionSet
 
 NEVER = -NO_LEVEL  # `PortfolioState.last_order` before the first order of a session
-
-
-class JointMarket(struct.PyTreeNode):
-    """The shared bars of several symbols on device, a traced argument inside `PortfolioParams`.
-
-    open, high, low, close: int32[T, S] ticks, the bid; bars between two shared stamps are joined to
-        the later one.
-    ask: the ask side, [T, S]. None (static) if all symbols are one-sided; among others a one-sided
-        one has ask = bid.
-    rows: int32[T, S] each symbol's own bar, in its view. tr_sum: int32[T] -1 until every symbol has
-        14 true ranges.
-    bars_to_flat: int32[T] the least of all symbols. sessions: rows of the shared bars. views: one
-        per symbol.
-    tick_value: [T, S]. None (static) if all profits arise in dollars. fingerprint: uint32[8].
-        symbol: None (static): no
-    bar belongs to one symbol, as those of a `MarketData` may.
-    """
-
-    open: Array
-    high: Array
-    low: Array
-    close: Array
-    rows: Array
-    tr_sum: Array
-    bars_to_flat: Array
-    sessions: SessionTable
-    views: tuple[MarketView, ...]
-    fingerprint: Array
-    ask: Quotes | None = None
-    tick_value: TickValue | None = None
-    symbol: None = None
-
-    def quotes(self, row: Array) -> Quote:
-        """Prices of a shared bar, each int32[S]."""
-        ask = self.ask
-        return Quote(
-            Bar(self.open[row], self.high[row], self.low[row], self.close[row]),
-            None
-            if ask is None
-            else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]),
-        )
 
 
 class CostParams(struct.PyTreeNode):

@@ -16,14 +16,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, DUAL_FEATURES
 from jaxtrade.env.actions import SIDES, Action, bracket, breakeven_stop, legal_actions
-from jaxtrade.env.episode import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
+from jaxtrade.env.episode import RISKS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.observation import (
     context_slots,
     context_values,
@@ -64,6 +64,11 @@ class RecordKeeper(NamedTuple):
     seen: Callable[[EnvState], PyTree]
 
 
+NO_RECORD = RecordKeeper(
+    new=lambda: None, add_bar=lambda record, *bar: record, seen=lambda state: None
+)
+
+
 @dataclass(frozen=True)
 class Task(abc.ABC):
     """A task with one symbol; frozen and hashable. Its methods are pure functions of one
@@ -74,11 +79,10 @@ class Task(abc.ABC):
 
     context: names of the features of the decision bar that the market prepares
         (`observation.context_values`).
-    record: None if the task keeps no record.
     """
 
     context: tuple[str, ...] = ()
-    record: RecordKeeper | None = None
+    record: RecordKeeper = NO_RECORD
 
     @abc.abstractmethod
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
@@ -225,8 +229,7 @@ class AdvisedTask(ManageTask):
     """
 
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
-        risks = (Slot(name, "account", 0) for name in RISK_SLOTS)
-        return (*super().slots(config), *context_slots(self.context), *risks)
+        return (*super().slots(config), *context_slots(self.context), *RISKS)
 
     def observe(
         self, config: EnvConfig, ref: ObservationRef, params: EnvParams
@@ -241,43 +244,21 @@ class AdvisedTask(ManageTask):
 ADVISED = AdvisedTask(CONTEXT_FEATURES, RecordKeeper(new_record, add_bar, account_seen))
 
 
-# The row of `allocate` in the table of tasks. A task has one symbol; this one has an environment
-# of its own.
-
-
-def _refuse() -> NoReturn:
-    raise ConfigError(
-        "env.task=allocate holds several symbols: its environment is "
-        "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
-        "from a whole configuration: make_env(config), not make_env(config.env)"
-    )
-
-
-@dataclass(frozen=True)
-class AllocateTask(Task):
-    """Stands for `allocate` where a task is named. Every use as a task of one symbol raises
-    ConfigError.
+class JointTask:
+    """The row of `allocate` in the table of tasks. A task has one symbol; this one has an
+    environment of its own, so that any use of it as a task raises ConfigError.
     """
 
-    context: tuple[str, ...] = DUAL_FEATURES
+    context = DUAL_FEATURES
 
-    def actions(self, config: Any) -> tuple[str, ...]:
-        _refuse()
-
-    def sides(self, config: Any) -> tuple[int | None, ...]:
-        _refuse()
-
-    def mask(self, config: Any, state: Any, params: Any) -> Any:
-        _refuse()
-
-    def decode(self, config: Any, action: Any, state: Any, params: Any) -> Any:
-        _refuse()
-
-    def slots(self, config: Any) -> tuple[Any, ...]:
-        _refuse()
-
-    def observe(self, config: Any, ref: Any, params: Any) -> tuple[Any, ...]:
-        _refuse()
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ConfigError(
+            "env.task=allocate holds several symbols: its environment is "
+            "jaxtrade.env.portfolio.dynamics.PortfolioEnv, not TradingEnv; jaxtrade.make_env makes it "
+            "from a whole configuration: make_env(config), not make_env(config.env)"
+        )
 
 
-ALLOCATE = AllocateTask()
+ALLOCATE = JointTask()
