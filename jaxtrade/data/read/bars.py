@@ -292,7 +292,7 @@ def parse(
         notes=(*notes, *roll_notes(legs, contract)),
         ask=ask,
         legs=legs,
-        places=Places(table.source, table.rows.astype(np.int32), table.first_line),
+        places=Places(table.source, table.rows, table.first_line),
     )
     return bars, faults + wrong
 

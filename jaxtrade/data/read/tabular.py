@@ -49,26 +49,26 @@ HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 class Fault(NamedTuple):
     """What is wrong in some rows of a source, and the fix.
 
-    rows: int64[k], data rows counted from 0; none if the fault concerns the whole source. where:
+    rows: int32[k], data rows counted from 0; none if the fault concerns the whole source. where:
         the column and what it has in the first of these rows, for messages.
     """
 
     problem: str
     fix: str
-    rows: np.ndarray = np.zeros(0, np.int64)
+    rows: np.ndarray = np.zeros(0, np.int32)
     where: str = ""
 
     @property
     def row(self) -> int:
         """The first row; -1 for the whole source."""
-        return int(self.rows.min(initial=1 << 62)) if len(self.rows) else -1
+        return int(self.rows.min()) if len(self.rows) else -1
 
 
 @dataclass(frozen=True)
 class Table:
     """The columns of one source, n rows each.
 
-    rows: int64[n], the data row of each. first_line: the line of data row 0; 0 if the source has
+    rows: int32[n], the data row of each. first_line: the line of data row 0; 0 if the source has
         no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, or
         `PLAIN`. twins: names of several columns, of which the first alone has that name here; none
         of them may be read. notes: what was found while reading.
@@ -266,7 +266,13 @@ def _text_table(raw: bytes, source: str, layout: Layout) -> Table:
         notes.append("the last line has no line end: check that the file is not cut")
     data = _cells(raw, stop, top, separator, _unique(header), source)
     return Table(
-        source, data, np.arange(data.num_rows), top + 1, layout, _twins(header), tuple(notes)
+        source,
+        data,
+        np.arange(data.num_rows, dtype=np.int32),
+        top + 1,
+        layout,
+        _twins(header),
+        tuple(notes),
     )
 
 
@@ -407,7 +413,7 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     header = [str(name) for name in frame.columns]
     names = _unique(header)
     data = pa.table({name: _arrow(frame.iloc[:, i]) for i, name in enumerate(names)})
-    table = Table(source, data, np.arange(len(frame)), twins=_twins(header))
+    table = Table(source, data, np.arange(len(frame), dtype=np.int32), twins=_twins(header))
     rows = range(min(len(frame), HEAD_ROWS))
     cells = [[str(table.cell(name, row)) for name in names] for row in rows]
     layout = recognise(Head(names, cells, source, is_text=False))
