@@ -21,6 +21,7 @@ ROOMS = {
     "parts": (0, 3, "the built-in parts"),
     "text": (0, 4, "lines, tables"),
     "notation": (0, 7, "figures as text"),
+    "limits": (0, 8, "memory and CPUs"),
     "version": (0, 5, "the version"),
     "interrupt": (0, 6, "Ctrl-C"),
     "config": (1, 0.3, "typed settings"),
