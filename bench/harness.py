@@ -19,7 +19,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jaxtrade.runs.limits import usable_cpus as cores
+from jaxtrade.limits import usable_cpus as cores
 from scipy import stats
 
 from jaxtrade.runs.rundir import environment
