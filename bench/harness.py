@@ -19,9 +19,9 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jaxtrade.limits import usable_cpus as cores
 from scipy import stats
 
+from jaxtrade.limits import usable_cpus as cores
 from jaxtrade.runs.rundir import environment
 
 from . import idle
