@@ -56,7 +56,9 @@ def test_a_fold_is_that_fold_trained_alone_in_the_memory_of_its_share():
     stack, algorithm = setup.stack, setup.algorithm
     assert setup.agents.axes.sessions.count == 0
     first, program = compiled(
-        stack.wrap(algorithm._replace(together=None)), stack.keys(3), setup.agents.params
+        stack.wrap(algorithm._replace(info=algorithm.info._replace(together=None))),
+        stack.keys(3),
+        setup.agents.params,
     )
     together = program(first, setup.agents.params, None)[0]
     _, single = compiled(algorithm, jax.random.key(3), setup.agents.rules[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.data.contracts import get_contract
@@ -108,6 +108,7 @@ def by_lines(raw):
 @pytest.mark.slow
 @settings(deadline=None, max_examples=500)
 @given(csv_bytes(), st.sampled_from([64, 1 << 22]))
+@example(b"time\topen\tclose\n1\t1\t1\n\t\t\x0b", 64)  # no blank line: its last cell is a \x0b
 def test_a_file_is_read_or_refused_as_line_by_line(tmp_path_factory, raw, block):
     path, expected = tmp_path_factory.getbasetemp() / "any.csv", by_lines(raw)
     path.write_bytes(raw)

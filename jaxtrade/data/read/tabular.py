@@ -246,7 +246,7 @@ def _text_table(raw: bytes, source: str, layout: Layout) -> Table:
             f"{source}: looks like an HTML or XML page, not CSV. Fix: download the data file itself"
         )
     stop = len(raw)
-    while raw[stop - 1 : stop].isspace():
+    while stop and raw[stop - 1] in b" \t\r\n":
         stop -= 1
     if not stop:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
