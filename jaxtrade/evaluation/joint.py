@@ -362,12 +362,14 @@ def evaluate_joint(
     Arguments as in `evaluation.evaluate.evaluate_symbol`, but `begun` is called before each pass of
     each agent, and no programs are begun or shared.
 
-    Raises DataError if the set is empty, ConfigError if there is neither an agent nor a policy.
+    Raises DataError if the set is empty, ConfigError unless either agents, or both algorithm and
+    policy, are given.
     """
     del programs, steps
+    if (algorithm is None) != (policy is None) or (agents is None) == (policy is None):
+        raise ConfigError("evaluation: give either agents, or algorithm and policy")
     if agents is None:
-        if algorithm is None:
-            raise ConfigError("evaluation: give agents, or algorithm and policy")
+        assert algorithm is not None
         agents = joint_agents(env, market, params, config, algorithm, policy)
     decisions: Any = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
     params, balance = (

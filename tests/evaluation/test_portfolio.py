@@ -3,6 +3,7 @@
 import csv
 import json
 from dataclasses import replace
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.evaluators import evaluate, mean_reward
 from jaxtrade.evaluation.frames import fills_frame
-from jaxtrade.evaluation.joint import NAMES, joint_agents
+from jaxtrade.evaluation.joint import NAMES, evaluate_joint, joint_agents
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
@@ -215,3 +216,18 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert len(lines) == len(first.evaluation.decisions.rows)
     profits = [float(line.split(" | ")[2].split()[0]) for line in lines]
     assert profits == pytest.approx((greedy.account.equity / 1000).tolist(), abs=0.0051)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"agents": (), "algorithm": 1, "policy": 1},
+        {"agents": (), "policy": 1},
+        {"algorithm": 1},
+    ],
+)
+def test_an_evaluation_takes_either_agents_or_a_policy(given):
+    """It ignores none of its arguments."""
+    with pytest.raises(ConfigError, match="either agents"):
+        evaluate_joint(*[cast(Any, None)] * 5, **given)
