@@ -310,6 +310,8 @@ def stop_first(leg: LegInBar, bar: Bar) -> LegInBar:
     level, reason = _nearest_stop(leg)
     held = position.quantity != 0
     stopped = held & (side * (worst - level) <= 0)
+    # A gap through the stop has left in `opening_print`. Here the open is worse than the level only
+    # where the mark above has just raised the liquidation level over it.
     trigger = jnp.where(side > 0, jnp.minimum(bar.open, level), jnp.maximum(bar.open, level))
     event = leg.event.replace(
         favourable=jnp.where(held, best, leg.event.favourable),

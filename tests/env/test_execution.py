@@ -254,6 +254,15 @@ def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_teste
     assert held.exited[2] == ExitReason.NONE
 
 
+def test_a_level_that_the_mark_raised_over_the_open_fills_at_the_open():
+    """The level is 113, as above, but the bar opened at 110: no price at 113 was traded after
+    the high, so the fill is the open less a tick.
+    """
+    gone = both_sides(stop_first, long_at(), bar(110, 121, 108, 118), limits=LIMITS)
+    assert gone.exited == (1, 109, ExitReason.LIQUIDATION, -C + 8 * V - C)
+    assert int(gone.event.adverse) == 110
+
+
 def test_a_target_and_a_breach_in_one_bar_is_a_breach():
     gone = played(stop_first, long_at(), bar(115, 130, 113, 130), limits=LIMITS)
     assert gone.exited[2] == ExitReason.LIQUIDATION
