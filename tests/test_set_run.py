@@ -13,7 +13,6 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
-from jaxtrade.runs.policies import policy_for
 from jaxtrade.runs.stored import StoredEvaluation
 from jaxtrade.runs.train import run
 from tests import uncounted
@@ -93,7 +92,7 @@ def test_validation_is_the_mean_over_symbols_and_seeds(trained):
             own.params,
             own.splits["validation"],
             own.algorithm,
-            [policy_for(setup, policy, symbol)],
+            [setup.acting(policy, symbol)],
         )
         for symbol, own in setup.symbols.items()
         for policy in policies

@@ -408,7 +408,7 @@ def walkforward(args: Namespace) -> int:
     check_memory([config])
     path = new_folder(args, set_name(symbols_of(config)), args.command)
     with loading(args) as screen:
-        from jaxtrade.runs.walkforward.run import walk_forward
+        from jaxtrade.runs.walkforward import walk_forward
 
         result = walk_forward(config, path, screen, nulls)
     print_result(result.table, screen)
@@ -432,7 +432,7 @@ def _resume_walk(args: Namespace, nulls: NullSpec | None) -> int:
         rundir.read_run(path)[0], args.overrides
     )  # a wrong value is told before JAX loads
     with loading(args) as screen:
-        from jaxtrade.runs.walkforward.run import resume_walk
+        from jaxtrade.runs.walkforward import resume_walk
 
         result = resume_walk(
             path,

@@ -5,6 +5,8 @@ bar.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any
 
 import jax
 
-from jaxtrade.config import RunConfig
+from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.members import file_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
@@ -26,28 +29,17 @@ from jaxtrade.evaluation.result import SetResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.agents import resumed_config
 from jaxtrade.runs.compute import restore
 from jaxtrade.runs.openings import count_opening, count_replay, days_label
-from jaxtrade.runs.policies import (
-    advised,
-    chosen_number,
-    chosen_numbers,
-    chosen_symbol,
-    extent,
-    held_out,
-    keeping,
-    policy_for,
-    read_policy,
-    rules_of,
-    steps_of,
-)
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
+from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import json_text
+from jaxtrade.text import Tell, json_text, several
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
+from jaxtrade.types import PyTree, SessionSet
 
 # The programs of a run that are begun before they are needed.
 
@@ -67,11 +59,11 @@ def begin_for_run(
         evaluator_of(own.env).begin_records(
             programs,
             own.env,
-            rules_of(setup, symbol, validation),
+            setup.rules_on(symbol, validation),
             own.splits["validation"],
             own.algorithm,
-            [policy_for(setup, policy, symbol)] * setup.stack.count,
-            steps_of(setup, "validation"),
+            [setup.acting(policy, symbol)] * setup.stack.count,
+            setup.steps("validation"),
         )
     begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
 
@@ -94,8 +86,8 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
             own.splits[split],
             own.config,
             own.algorithm,
-            policy_for(setup, policy, symbol),
-            steps_of(setup, split),
+            setup.acting(policy, symbol),
+            setup.steps(split),
         )
 
 
@@ -157,6 +149,94 @@ def _instead(path: Path, data: Path | None) -> dict[str, str]:
     return {"data.file": str(data)}
 
 
+# Keys that may be set for another advisor: those that decide what it answers, and when. The others
+# decide how the policy listens, which it has learned.
+OF_EVALUATION = (
+    "advisor.options.",
+    "advisor.service.",
+    "advisor.context.",
+    "advisor.template=",
+    "advisor.horizon=",
+    "advisor.latency=",
+    "advisor.latency_seed=",
+    "advisor.max_age=",
+    "advisor.evaluation_wait_s=",
+)
+
+
+def advised(
+    setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell
+) -> Setup:
+    """The setup with another advisor. tell: receives one line where its server's only model is
+    taken.
+
+    Raises ConfigError if the run was trained without an advisor.
+    """
+    if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
+        known = ", ".join(
+            f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION
+        )
+        raise ConfigError(
+            f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
+            f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
+            "--intrabar-grid)"
+        )
+    if overrides and advisor is None:
+        raise ConfigError(
+            f"--set {overrides[0]}: belongs to another advisor; name it with --advisor"
+        )
+    if advisor is None:
+        return setup
+    if setup.fusion is None:
+        raise ConfigError(
+            f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
+            "trust; train with --advisor, or evaluate without"
+        )
+    if advisor == "off":
+        raise ConfigError(
+            "--advisor off: this run's policy listens to advice; give none for an advisor that is silent"
+        )
+    values = setup.config.model_dump(mode="json")
+    if advisor != setup.config.advisor.kind:
+        values["advisor"] |= {"kind": advisor, "options": {}}
+    config, where = make_config(values, f"--advisor {advisor}", stored=True), f"--advisor {advisor}"
+    for override in overrides:
+        before, config = (
+            config,
+            make_config(overridden(config.model_dump(mode="json"), [override]), where, stored=True),
+        )
+        if config == before:
+            raise ConfigError(
+                f"--set {override}: changes nothing, this is its value already; leave it out"
+            )
+    config = with_model(config, tell)
+    check_advisor(config, setup.single)
+    return replace(setup, config=config)
+
+
+def held_out(setup: Setup, split: str) -> SessionSet:
+    """The sessions of a split. Raises ConfigError if the run has none in it."""
+    sessions = setup.splits[split]
+    if not int(sessions.count):
+        raise ConfigError(
+            f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
+            "0)"
+        )
+    return sessions
+
+
+def keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
+    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is
+    written, so no lock is taken."""
+    return nullcontext() if setup.fusion is None else rundir.locked(path)
+
+
+def extent(setup: Setup, split: str, agents: int) -> str:
+    """What an evaluation runs over, in words."""
+    symbols, sessions = len(setup.symbols), several(int(setup.splits[split].count), "session")
+    return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
+
+
 def folder_of(path: Path, split: str, other: bool = False) -> Path:
     """The folder of an evaluation in that of its run. other: by another advisor than the run's
     own.
@@ -214,13 +294,13 @@ def evaluate_policies(
         tell=tell or shown.message,
     )
     evaluator = evaluator_of(setup.env)
-    steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
+    steps, times = setup.steps(split), len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
             chosen = evaluator.agents(
-                own.env, own.single, rules, config, own.algorithm, policy_for(setup, policy, symbol)
+                own.env, own.single, rules, config, own.algorithm, setup.acting(policy, symbol)
             )
             shown.phase(
                 "evaluating",
@@ -441,6 +521,24 @@ def evaluate_run(
     return json_text(seeds.to_json(results)) if as_json else seeds.table(results)
 
 
+def chosen_symbol(setup: Setup, symbol: str | None) -> str:
+    """The symbol that was asked for, or the only one.
+
+    Raises ConfigError if the run has no such symbol, or has several and none was named.
+    """
+    known = list(setup.symbols)
+    if symbol is None and len(known) == 1:
+        return known[0]
+    if symbol is None or symbol.upper() not in known:
+        asked = (
+            "this run has several symbols"
+            if symbol is None
+            else f"symbol {symbol}: this run has no such symbol"
+        )
+        raise ConfigError(f"{asked}; give symbol (--symbol) {' or '.join(known)}")
+    return symbol.upper()
+
+
 def replay_run(
     path: Path,
     session: str,
@@ -462,7 +560,7 @@ def replay_run(
     number = chosen_number(whole.config, seed, agent)
     policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)
-    setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)
+    setup, policy = whole.symbols[chosen], whole.acting(policy, chosen)
     split = _split_of(setup, session)
     notes: list[str] = []
     if split == "test":

@@ -17,7 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.evaluators import total_rewards
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.replay import last_session
@@ -25,8 +27,8 @@ from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.job import SCORE, Job
-from jaxtrade.runs.policies import scores_by_agent
 from jaxtrade.runs.setup import Setup, policies_of, validation_shown
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.text import Tell, several
 from jaxtrade.training.control import FOLDER, Controller
@@ -34,6 +36,55 @@ from jaxtrade.training.hooks import Change, Hook
 from jaxtrade.training.loop import TrainResult
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree, Row
+
+# Scores of the policies in training, on the validation sessions.
+
+Seen = Callable[[Setup, Record, Lane], None]
+
+
+def scores_by_agent(
+    setup: Setup,
+    shown: Mapping[str, EnvParams],
+    policies: Sequence[PyTree],
+    programs: Programs,
+    seen: Seen | None = None,
+) -> np.ndarray:
+    """Mean reward per validation session of each greedy policy, float64[agents]; every symbol has
+    equal weight.
+
+    Each agent of a sweep is scored under its own costs, account, brackets and weights: by the
+    reward that it learns from. shown: by symbol, the parameters with the advice that is known on
+    the validation sessions. policies: of all agents, in order. seen: receives, for each symbol, its
+    setup and what the first agent did there.
+    """
+    steps, means = setup.steps("validation"), []
+    for symbol, own in setup.symbols.items():
+        sessions = own.splits["validation"]
+        totals = total_rewards(
+            own.env,
+            setup.rules_on(symbol, shown[symbol]),
+            sessions,
+            own.algorithm,
+            [setup.acting(policy, symbol) for policy in policies],
+            programs,
+            steps,
+            None if seen is None else partial(seen, own),
+        )
+        means.append(totals / int(sessions.count))
+    return np.mean(means, axis=0)
+
+
+def ranked(
+    setup: Setup, policies: Sequence[PyTree], path: Path, tell: Tell, programs: Programs
+) -> tuple[float, ...]:
+    """The scores by which the agents of a sweep are ranked at its end; none without a sweep or
+    validation sessions.
+    """
+    if not setup.agents.are_listed or not int(setup.splits["validation"].count):
+        return ()
+    shown = validation_shown(setup, path, tell)
+    return tuple(scores_by_agent(setup, shown, policies, programs).tolist())
+
 
 # Population-based training: what scores the agents, what an event compiles, and the winner at the
 # end. First its hook: it scores the agents between chunks, and replaces the worst. What an event

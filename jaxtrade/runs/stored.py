@@ -20,17 +20,18 @@ from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, report, seeds
-from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
+from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.evaluation.result import EvaluationResult, SetResult, Views
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
+from jaxtrade.training.population import Stack
+from jaxtrade.types import PyTree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,80 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 ADVICE = "advice.png"  # the picture of a run's advice
 FIRST = ("test", "validation", "train")  # the order in which the evaluation of a run is chosen
+
+
+# The policies of a run: where that of each agent is, and which one was asked for.
+
+
+def policy_path(path: Path, config: RunConfig, number: int, folder: str = FOLDER) -> Path:
+    """The folder of one agent's policy: `policy`, `policy/seed_<n>` of several seeds,
+    `policy/agent_<nnn>` of a sweep.
+
+    number: of the agent (`Stack.numbers`).
+    """
+    return Stack.of_run(config).folder(path / folder, number)
+
+
+def _numbers(config: RunConfig) -> range:
+    return Stack.of_run(config).numbers(config.seed)
+
+
+def read_policy(path: Path, config: RunConfig, number: int) -> PyTree:
+    """The policy of one agent. Raises CheckpointError if it is absent or damaged."""
+    return load_policy(policy_path(path, config, number)).policy
+
+
+def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None) -> int:
+    """The number of the agent that was asked for by its seed or its index, or of the only one.
+
+    Raises ConfigError if the run has no such agent, or has several and none was named, or is a
+    walk-forward.
+    """
+    require_no_walk(config)
+    known, swept = _numbers(config), config.sweep.on
+    if seed is not None and agent is not None:
+        raise ConfigError(f"seed (--seed) {seed} and agent (--agent) {agent}: give one of them")
+    if agent is not None:
+        if not 0 <= agent < len(known):
+            raise ConfigError(
+                f"agent {agent}: this run has no such agent; give agent (--agent) 0 .. {len(known) - 1}"
+            )
+        return known[agent]
+    if swept and (seed is not None or len(known) > 1):
+        asked = (
+            "this run has several policies"
+            if seed is None
+            else (
+                f"seed {seed}: the agents of this run differ in their settings, and several have the same seed"
+            )
+        )
+        raise ConfigError(f"{asked}; give agent (--agent) 0 .. {len(known) - 1}, as in agents.json")
+    if seed is None and len(known) == 1:
+        return known[0]
+    if seed is None or seed not in known:
+        asked = (
+            "this run has several policies"
+            if seed is None
+            else f"seed {seed}: this run has no such seed"
+        )
+        raise ConfigError(
+            f"{asked}; give seed (--seed) {known[0]}"
+            + (f" .. {known[-1]}" if len(known) > 1 else "")
+        )
+    return seed
+
+
+def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> list[int]:
+    """As `chosen_number`, but all agents if none was named."""
+    require_no_walk(config)
+    return (
+        list(_numbers(config))
+        if seed is None and agent is None
+        else [chosen_number(config, seed, agent)]
+    )
+
+
+# An evaluation, and a run, as their folders have them.
 
 
 @dataclass(frozen=True, repr=False)

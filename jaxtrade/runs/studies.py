@@ -2,12 +2,12 @@
 its account, a breakdown of its trades, and null markets.
 
 All but the last are worked out for one policy of the run and the baselines. They are returned, and
-kept beside the evaluation for a report (`runs.policies.leave`).
+kept beside the evaluation for a report (`leave`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, RunLockedError
 from jaxtrade.evaluation import breakdown, challenge, grids
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.attribution import attribute
@@ -34,22 +34,20 @@ from jaxtrade.evaluation.nulls import (
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
-from jaxtrade.runs.evaluate import folder_of, open_run, opened, refuse_joint
-from jaxtrade.runs.openings import days_label, grid_notes
-from jaxtrade.runs.policies import (
-    chosen_number,
-    chosen_numbers,
+from jaxtrade.runs.evaluate import (
     extent,
+    folder_of,
     held_out,
     keeping,
-    leave,
-    policy_for,
-    read_policy,
-    steps_of,
+    open_run,
+    opened,
+    refuse_joint,
 )
+from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.setup import Setup, params_shown
+from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
 from jaxtrade.storage.staged import staged
-from jaxtrade.text import json_text
+from jaxtrade.text import Tell, json_text
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -57,6 +55,54 @@ if TYPE_CHECKING:
 
 FLAGS = "--pass-probability, --breakdown"
 GRIDS = "--intrabar-grid, --latency-grid, --attribution"
+
+
+# Title of a grid, an attribution or a study -> its file, as `reporting.schema` names the sections.
+FILES = {
+    "intrabar order": "intrabar",
+    "costs": "costs",
+    "latency": "latency",
+    "attribution": "attribution",
+    "pass_probability": "challenge",
+    "breakdown": "breakdown",
+}
+
+
+def leave(
+    setup: Setup,
+    path: Path,
+    folder: Path,
+    number: int,
+    found: Mapping[str, Mapping[str, Any]],
+    sha: str,
+    tell: Tell,
+) -> None:
+    """Write documents into the folder of the evaluation that they are about.
+
+    Args:
+        path: of the run. folder: of the evaluation of a split. number: of the agent.
+        found: symbol -> title of `FILES` -> document. sha: digest of the policy that they are
+            about, which is kept in each: a later evaluation may be of another policy.
+        tell: receives a line if there is no such evaluation, or another process writes to the run.
+            Nothing is written then.
+    """
+    own = setup.stack.folder(folder, number)
+    try:
+        with rundir.locked(path):
+            for symbol, documents in found.items():
+                where = own / symbol if len(setup.symbols) > 1 else own
+                if not (where / "evaluation.json").is_file():
+                    tell(
+                        f"note: {where}: there is no evaluation yet, so this is not kept for a report; evaluate "
+                        "the split first (jaxtrade evaluate RUN), then ask again"
+                    )
+                    continue
+                with staged(where) as new:
+                    for title, document in documents.items():
+                        text = json_text({**document, "policy_sha256": sha}) + "\n"
+                        (new / f"{FILES[title]}.json").write_text(text, encoding="utf-8")
+    except RunLockedError as error:
+        tell(f"note: not kept for a report: {error}")
 
 
 def _each_symbol(
@@ -69,7 +115,7 @@ def _each_symbol(
         with keeping(setup, path):
             params, _ = params_shown(own, split, None if advisor else path)
         config, params = setup.of_agent(number, symbol, params)
-        acting = policy_for(setup, policy, symbol)
+        acting = setup.acting(policy, symbol)
         agents = evaluator_of(own.env).agents(
             own.env, own.single, params, config, own.algorithm, acting
         )
@@ -95,7 +141,7 @@ def grid_run(
     costs and latency; and which parts of its observation the policy uses.
 
     Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
-    kept beside the evaluation for a report (`policies.leave`). Answers of the run's own advisor are
+    kept beside the evaluation for a report (`leave`). Answers of the run's own advisor are
     saved, as in `evaluate_run`.
 
     Args:
@@ -127,7 +173,7 @@ def grid_run(
         setup, path, split, number, policy, advisor
     ):
         progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
-        sessions, steps = own.splits[split], steps_of(setup, split)
+        sessions, steps = own.splits[split], setup.steps(split)
         found[symbol] = [
             make(own.env, params, agents, own.single, sessions, config, steps) for make in makers
         ]
@@ -191,7 +237,7 @@ def study_run(
         if draws is not None:
             challenge.check(own.env, params, draws)  # before the evaluation, which takes longer
         progress.phase("evaluating", extent(setup, split, len(agents)))
-        sessions, steps = own.splits[split], steps_of(setup, split)
+        sessions, steps = own.splits[split], setup.steps(split)
         result = evaluate_symbol(
             own.env, params, own.single, sessions, config, agents, notes=[label], steps=steps
         )

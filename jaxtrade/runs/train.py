@@ -41,7 +41,7 @@ from jaxtrade.runs.evaluate import (
     history,
     open_run,
 )
-from jaxtrade.runs.hooks import Hooks, hooked
+from jaxtrade.runs.hooks import Hooks, hooked, ranked
 from jaxtrade.runs.job import (
     Job,
     closing_lines,
@@ -56,9 +56,8 @@ from jaxtrade.runs.job import (
 )
 from jaxtrade.runs.memory import check_device, explained
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
-from jaxtrade.runs.policies import policy_path, ranked
 from jaxtrade.runs.rundir import differences, facts
-from jaxtrade.runs.stored import RunResult
+from jaxtrade.runs.stored import RunResult, policy_path
 from jaxtrade.runs.sweeps import search, train_groups
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms

@@ -57,7 +57,7 @@ from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.train import arguments, shown_on
-from jaxtrade.runs.walkforward.document import (
+from jaxtrade.runs.walk_document import (
     evaluate_out_of_sample,
     evaluate_walk,
     folds_csv,
