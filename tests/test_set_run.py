@@ -116,7 +116,9 @@ def test_a_run_is_opened_again(trained):
 
 
 def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
-    document = json.loads(evaluation.evaluate_run(trained.path, as_json=True, seed=3))
+    document = json.loads(
+        evaluation.evaluate_run(evaluation.Request(trained.path, as_json=True, seed=3))
+    )
     assert uncounted.document(document) == uncounted.document(
         json.loads(json.dumps(trained.evaluations[3].to_json()))
     )

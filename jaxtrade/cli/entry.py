@@ -14,7 +14,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
@@ -70,33 +69,29 @@ def _evaluate(args: Namespace) -> int:
         )
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
-        from jaxtrade.runs.evaluate import evaluate_run
+        from jaxtrade.runs.evaluate import Request, evaluate_run
         from jaxtrade.runs.studies import grid_run, nulls_run, study_run
 
-        asked: dict[str, Any] = {
-            "path": Path(args.run),
-            "split": args.split,
-            "as_json": args.json,
-            "seed": args.seed,
-            "data": args.data,
-            "screen": screen,
-            "agent": args.agent,
-        }
-        advised = asked | {"advisor": args.advisor, "overrides": args.overrides}
+        request = Request(
+            Path(args.run),
+            args.split,
+            args.json,
+            args.seed,
+            args.advisor,
+            args.overrides,
+            args.data,
+            screen,
+            args.agent,
+        )
+        titles = [title for flag, title in runs.GRIDS.items() if getattr(args, flag)]
         if studies:
-            text = study_run(draws=runs.draws(args), broken_down=args.breakdown, **advised)
+            text = study_run(request, runs.draws(args), args.breakdown)
         elif spec is not None:
-            text = nulls_run(spec=spec, **asked)
-        elif any(getattr(args, name) for name in runs.GRIDS):
-            text = grid_run(
-                intrabar=args.intrabar_grid,
-                costs=args.cost_grid,
-                latency=args.latency_grid,
-                attribution=args.attribution,
-                **advised,
-            )
+            text = nulls_run(request, spec)
+        elif titles:
+            text = grid_run(request, titles)
         else:
-            text = evaluate_run(**advised)
+            text = evaluate_run(request)
     print_result(text, screen)
     return 0
 

@@ -308,7 +308,12 @@ def _user() -> str:
 # The flags of `jaxtrade evaluate` that ask what stands behind its figures (`runs.studies`).
 
 USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
-GRIDS = ("intrabar_grid", "cost_grid", "latency_grid", "attribution")
+GRIDS = {  # flag -> title of the grid
+    "intrabar_grid": "intrabar order",
+    "cost_grid": "costs",
+    "latency_grid": "latency",
+    "attribution": "attribution",
+}
 
 
 # The flags of `evaluate`.

@@ -4,10 +4,9 @@ bar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -249,12 +248,12 @@ def evaluate_policies(
     policies: dict[int, PyTree],
     split: str,
     path: Path,
-    tell: Callable[[str], None] | None = None,
+    programs: Programs,
+    screen: Screen,
+    tell: Tell,
+    kind: str,
     other: bool = False,
-    programs: Programs | None = None,
-    screen: Screen | None = None,
     again: bool = False,
-    kind: str = "train",
 ) -> Results:
     """Evaluate policies on a split, compare them with the baselines, and write the results to
     files.
@@ -267,70 +266,60 @@ def evaluate_policies(
 
     Args:
         policies: by the agent's number (`Stack.numbers`).
-        path: the run folder.
-        other: whether another advisor than the run's own is used; the folder is then
-            `evaluation/<split>-advised`.
-        programs: holds the programs that were begun for this evaluation.
-        screen: shows which agent is evaluated.
-        again: ask about the bars about which an earlier evaluation had no answer in time.
+        path: the run folder. programs: holds those that were begun for this evaluation.
+        screen: shows which agent is evaluated. tell: takes lines about the run.
         kind: the command, as the trial log names it. An evaluation that shows test sessions is
             entered there first.
+        other: whether another advisor than the run's own is used.
+        again: ask about the bars about which an earlier evaluation had no answer in time.
     """
     held_out(setup, split)
-    folder, results = folder_of(path, split, other), {}
-    shown, busy = (
-        Screen() if screen is None else screen,
-        str if programs is None else lambda: programs.busy,
-    )
+    found = dict[int, dict[str, EvaluationResult]]()
     sha = {number: policy_digest(policy) for number, policy in policies.items()}
-    count = partial(
-        count_opening,
-        setup,
-        split=split,
-        path=path,
-        kind=kind,
-        other=other,
-        sha=sha,
-        tell=tell or shown.message,
-    )
-    evaluator = evaluator_of(setup.env)
-    steps, times = setup.steps(split), len(setup.symbols) * len(policies)
+    evaluator, steps = evaluator_of(setup.env), setup.steps(split)
+    times = len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
+        notes = [days_label(setup, split), *([known.note] if known else [])]
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
-            chosen = evaluator.agents(
+            agents = evaluator.agents(
                 own.env, own.single, rules, config, own.algorithm, setup.acting(policy, symbol)
             )
-            shown.phase(
+            screen.phase(
                 "evaluating",
-                extent(setup, split, len(chosen)),
-                (evaluator.passes(len(chosen)) + 1) * times,
-                lambda: (found := busy()) and f"waiting for: {found}",
+                extent(setup, split, len(agents)),
+                (evaluator.passes(len(agents)) + 1) * times,
+                lambda: (busy := programs.busy) and f"waiting for: {busy}",
             )
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else ""
             )
-            result = evaluator.evaluate(
+            found.setdefault(number, {})[symbol] = evaluator.evaluate(
                 own.env,
                 rules,
                 own.single,
                 own.splits[split],
                 config,
-                chosen,
+                agents,
                 provenance=_provenance(setup, path, split, number),
                 trained_on=own.splits["train"],
-                notes=[days_label(setup, split), *([known.note] if known else [])],
+                notes=notes,
                 programs=programs,
-                begun=lambda what, name=name: shown.step(name + what),
+                begun=lambda what, name=name: screen.step(name + what),
                 steps=steps,
             )
-            results.setdefault(number, {})[symbol] = result
-            shown.step(f"{name}tables and pictures")
-    whole = count(_whole(setup, path, split, results))
-    _write(setup, folder, whole, sha)
-    seeds.write(whole, folder)
-    return whole
+            screen.step(f"{name}tables and pictures")
+    results = count_opening(
+        setup, _whole(setup, path, split, found), split, path, kind, other, sha, tell
+    )
+    folder = folder_of(path, split, other)
+    for number, result in results.items():  # its records say of which days and policy they are
+        days = day_bars(setup.market, result.dates.astype(str).tolist())
+        about = {"day_bars": days, "policy_sha256": sha[number]}
+        write(result, setup.stack.folder(folder, number), also=about)
+    seeds.write(results, folder)
+    return results
 
 
 def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
@@ -358,18 +347,6 @@ def _whole(
         number: SetResult(each, _provenance(setup, path, split, number), digests)
         for number, each in found.items()
     }
-
-
-def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[int, str]) -> None:
-    """Write the result of each agent below `folder`. Its records say of which days and of which
-    policy they are."""
-    for number, result in results.items():
-        own = setup.stack.folder(folder, number)
-        about = {
-            "day_bars": day_bars(setup.market, result.dates.astype(str).tolist()),
-            "policy_sha256": sha[number],
-        }
-        write(result, own, also=about)
 
 
 def refuse_joint(what: str, config: RunConfig) -> None:
@@ -455,46 +432,51 @@ def _data(path: Path, config: RunConfig) -> list[str]:
     return [] if used is None or used == own else ["--data", str(used)]
 
 
-def opened(
-    path: Path, data: Path | None, advisor: str | None, overrides: Sequence[str], screen: Screen
-) -> Setup:
-    """The setup of a finished run for an evaluation. Arguments and errors as `evaluate_run`."""
-    screen.phase("loading", "the market and the policy")
-    setup, _ = open_run(path, data, advisor is None)
-    return advised(setup, path, advisor, overrides, screen.message)
+@dataclass(frozen=True)
+class Request:
+    """What is asked about the finished run in a folder, and of which of its policies.
+
+    seed, agent: the agent with this seed, or this index; None: all of them, or the only one.
+    advisor: one to use instead of the run's own. The policy keeps the trust that training gave it.
+        The results are kept beside those of the run's own advisor.
+    overrides: options of that advisor, as `advisor.key=value`.
+    data: a file of the run's bars, instead of its own. screen: shows the progress.
+    """
+
+    path: Path
+    split: str = "test"
+    as_json: bool = False
+    seed: int | None = None
+    advisor: str | None = None
+    overrides: Sequence[str] = ()
+    data: Path | None = None
+    screen: Screen = field(default_factory=Screen)
+    agent: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the evaluation."""
+        return folder_of(self.path, self.split, self.advisor is not None)
+
+    def open(self) -> Setup:
+        """The setup of the run. Raises ConfigError, DataError."""
+        self.screen.phase("loading", "the market and the policy")
+        setup, _ = open_run(self.path, self.data, self.advisor is None)
+        return advised(setup, self.path, self.advisor, self.overrides, self.screen.message)
+
+    def policies(self, config: RunConfig) -> dict[int, PyTree]:
+        """The policies, by the numbers of their agents. Raises ConfigError, CheckpointError."""
+        numbers = chosen_numbers(config, self.seed, self.agent)
+        return {number: read_policy(self.path, config, number) for number in numbers}
 
 
-def evaluate_run(
-    path: Path,
-    split: str = "test",
-    as_json: bool = False,
-    seed: int | None = None,
-    advisor: str | None = None,
-    overrides: Sequence[str] = (),
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-) -> str:
+def evaluate_run(request: Request) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
-    Args:
-        seed, agent: evaluate only the agent with this seed, or this index; None evaluates all of
-            them.
-        advisor: an advisor to use instead of the run's own. The policy keeps the trust that
-            training gave it. The results go to `evaluation/<split>-advised`, beside those of the
-            run's own advisor.
-        overrides: options of that advisor, as `advisor.key=value`.
-        data: a file of the run's bars, instead of its own.
-        screen: shows the progress. Default: nothing does.
-    Raises:
-        ConfigError, DataError, CheckpointError.
+    Raises ConfigError, DataError, CheckpointError.
     """
-    shown = Screen() if screen is None else screen
-    setup = opened(path, data, advisor, overrides, shown)
-    policies = {
-        each: read_policy(path, setup.config, each)
-        for each in chosen_numbers(setup.config, seed, agent)
-    }
+    setup, path, split, advisor = request.open(), request.path, request.split, request.advisor
+    policies = request.policies(setup.config)
     with rundir.locked(path), Programs() as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
         # The advice that is saved stays that of all reports, so only an evaluation of every agent
@@ -504,21 +486,17 @@ def evaluate_run(
             policies,
             split,
             path,
+            programs,
+            request.screen,
+            request.screen.message,
+            "evaluate",
             other=advisor is not None,
-            programs=programs,
-            screen=shown,
-            again=seed is None and agent is None,
-            kind="evaluate",
+            again=request.seed is None and request.agent is None,
         )
-    other = (
-        []
-        if advisor is None
-        else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
-    )
-    shown.at_end(
-        ending(path, folder_of(path, split, advisor is not None), results, setup.config, other)
-    )
-    return json_text(seeds.to_json(results)) if as_json else seeds.table(results)
+    chosen = [word for key in request.overrides for word in ("--set", key)]
+    other = [] if advisor is None else ["--advisor", advisor, *chosen]
+    request.screen.at_end(ending(path, request.folder, results, setup.config, other))
+    return json_text(seeds.to_json(results)) if request.as_json else seeds.table(results)
 
 
 def chosen_symbol(setup: Setup, symbol: str | None) -> str:

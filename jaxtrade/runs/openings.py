@@ -189,7 +189,7 @@ def _counted(
     return Counted(history, trial_matrix(openings, days)[1], label)
 
 
-def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
+def grid_notes(setup: Setup, path: Path, split: str, tell: Tell, other: bool = False) -> list[str]:
     """Enter the grids of a policy in the trial log, and return what a reader of them should know
     about that. A grid is no trial of its own, because its policy is one already, but it opens the
     test days. Arguments as in `count_opening`.

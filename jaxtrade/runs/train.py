@@ -249,7 +249,7 @@ def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
     trained = trained._replace(health=whole_health(job, trained))
     job.phase("evaluating")
     results = evaluate_policies(
-        setup, policies, split, path, job.tell, programs=job.programs, screen=job.screen
+        setup, policies, split, path, job.programs, job.screen, job.tell, "train"
     )
     scores = ranked(setup, list(policies.values()), path, job.tell, job.programs)
     if scores:
