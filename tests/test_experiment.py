@@ -194,8 +194,8 @@ def test_one_of_several_seeds_is_named(seeds_run):
     with refused("seed 7: ", "(--seed) 4 .. 6"):
         evaluate_run(Request(seeds_run, seed=7))
     with refused("several policies; ", "(--seed) 4 .. 6"):
-        next(replay_run(seeds_run, "2013-10-11"))
-    assert next(replay_run(seeds_run, "2013-10-11", seed=6))
+        next(replay_run(Request(seeds_run), "2013-10-11"))
+    assert next(replay_run(Request(seeds_run, seed=6), "2013-10-11"))
 
 
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(

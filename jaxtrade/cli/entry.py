@@ -122,11 +122,10 @@ def _data(args: Namespace) -> int:
 def _replay(args: Namespace) -> int:
     rundir.read_run(Path(args.run))
     keep_programs()
-    from jaxtrade.runs.evaluate import replay_run
+    from jaxtrade.runs.evaluate import Request, replay_run
 
-    for line in replay_run(
-        Path(args.run), args.session, args.seed, args.data, args.symbol, args.agent
-    ):
+    request = Request(Path(args.run), seed=args.seed, data=args.data, agent=args.agent)
+    for line in replay_run(request, args.session, args.symbol):
         show(line)
     return 0
 

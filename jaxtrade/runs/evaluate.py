@@ -517,25 +517,17 @@ def chosen_symbol(setup: Setup, symbol: str | None) -> str:
     return symbol.upper()
 
 
-def replay_run(
-    path: Path,
-    session: str,
-    seed: int | None = None,
-    data: Path | None = None,
-    symbol: str | None = None,
-    agent: int | None = None,
-) -> Iterator[str]:
+def replay_run(request: Request, session: str, symbol: str | None = None) -> Iterator[str]:
     """Replay one session under the run's greedy policy, line by line. A test session is entered in
     the trial log.
 
-    session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the
-        run has several.
-    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises
-        ConfigError if the
-    date is not a session of the run.
+    request: of one policy, if the run has several. session: its trade date. symbol: whose session
+        it is; needed if the run has several. Raises ConfigError if the date is not a session of the
+        run.
     """
-    whole, _ = open_run(path, data)
-    number = chosen_number(whole.config, seed, agent)
+    path = request.path
+    whole, _ = open_run(path, request.data)
+    number = chosen_number(whole.config, request.seed, request.agent)
     policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)
     setup, policy = whole.symbols[chosen], whole.acting(policy, chosen)

@@ -23,6 +23,7 @@ from jaxtrade.advisor.host.prompts import files_of
 from jaxtrade.config import RunConfig, find_file
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.programs import user_folder
 
 # Which modules of a run's folder may be imported: they are code, and whoever wrote the folder
@@ -71,9 +72,7 @@ def remember(names: Iterable[str]) -> str | None:
         path = _file()
         known = {**_known(path), **{_entry(root): None for root in roots}}
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(list(known)[-MOST:], indent=0) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps(list(known)[-MOST:], indent=0) + "\n")
     except (OSError, RuntimeError) as error:
         return (
             f"the list of modules that you made runs with cannot be written ({error}); reading this run will need "

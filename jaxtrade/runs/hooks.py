@@ -29,6 +29,7 @@ from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.job import SCORE, Job
 from jaxtrade.runs.setup import Setup, policies_of, validation_shown
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.text import Tell, several
 from jaxtrade.training.control import FOLDER, Controller
@@ -399,11 +400,9 @@ class LatestSession:
             "best": max(value for _, value in every),
             "scores": every,
         }
-        temporary = self._path.with_suffix(".tmp")
         try:
             self._path.parent.mkdir(exist_ok=True)
-            temporary.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
-            temporary.replace(self._path)
+            write_whole(self._path, json.dumps(document, allow_nan=False) + "\n")
         except OSError as error:
             if not self._told:
                 self._told = True

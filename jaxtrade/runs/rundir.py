@@ -165,14 +165,12 @@ SUMMARY = "summary.json"  # of a finished run
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
-def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
+def new_run_path(market: str, task: str) -> Path:
     """`runs/<market>-<task>-<utc>-<id>`, not created yet. market: its name, or that of a set
     (EURUSD+USDJPY).
     """
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    return (
-        root or Path("runs")
-    ) / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
+    return Path("runs") / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
 def check_new(path: Path) -> None:

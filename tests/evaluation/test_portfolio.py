@@ -212,7 +212,7 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert rows["costs 1x, slippage 1x"]["greedy"] == greedy.strategy_figures["net_profit"]
     assert rows["costs 0x, slippage 0x"]["buy_hold"] > rows["costs 2x, slippage 4x"]["buy_hold"]
     (session,) = first.evaluation.dates.astype(str)
-    _, _, *lines = replay_run(path, session)
+    _, _, *lines = replay_run(Request(path), session)
     assert len(lines) == len(first.evaluation.decisions.rows)
     profits = [float(line.split(" | ")[2].split()[0]) for line in lines]
     assert profits == pytest.approx((greedy.account.equity / 1000).tolist(), abs=0.0051)
