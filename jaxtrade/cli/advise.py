@@ -360,9 +360,8 @@ def run_ablation(args: Namespace) -> int:
                 config,
                 kinds,
                 fusions,
-                screen.message,
-                lambda so_far: paths.extend(write(so_far, folder)),
                 folder,
+                lambda so_far: paths.extend(write(so_far, folder)),
                 screen,
             )
         screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))
