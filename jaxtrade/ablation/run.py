@@ -173,7 +173,7 @@ def counted(ablation: Ablation, folder: Path, market: Market, tell: Tell) -> Abl
         return ablation
     opening = _opening(ablation, folder, market)
     found = count_days(folder, opening, tell, once=True)
-    labels = ablation.labels if found.label is None else (*ablation.labels, found.label)
+    labels = (*ablation.labels, *found.labels)
     return ablation._replace(labels=labels, history=with_trials(found.history, found.matrix))
 
 

@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,16 +139,15 @@ def described(
     at = np.clip((confidence * bins).astype(int), 0, bins - 1)
     came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
     scored = (side != 0) & (came != 0)
-    ranges = []
-    for i in range(bins):
-        inside = at == i
-        here: dict[str, Any] = {"from": i / bins, "to": (i + 1) / bins, "rows": int(inside.sum())}
-        if followed is not None:
-            here |= {
-                "scored": int((scored & inside).sum()),
-                "hits": int((scored & inside & (side == came)).sum()),
-            }
-        ranges.append(here)
+    rows_in = np.bincount(at, minlength=bins).tolist()
+    ranges = [
+        {"from": i / bins, "to": (i + 1) / bins, "rows": count} for i, count in enumerate(rows_in)
+    ]
+    if followed is not None:
+        found = {"scored": scored, "hits": scored & (side == came)}
+        for name, which in found.items():
+            for here, count in zip(ranges, np.bincount(at[which], minlength=bins), strict=True):
+                here[name] = int(count)
     spread = {
         name: {
             "least": float(values.min()),
@@ -500,12 +500,9 @@ def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
             ]
             for run in (one, other)
         ]
-        pairs = zip(
-            *(each + [""] * (max(map(len, lines)) - len(each)) for each in lines), strict=True
-        )
         yield from (
             f"{name}, line {number}: {a!r} and {b!r}"
-            for number, (a, b) in enumerate(pairs, 1)
+            for number, (a, b) in enumerate(zip_longest(*lines, fillvalue=""), 1)
             if a != b
         )
 

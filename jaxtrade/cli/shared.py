@@ -359,9 +359,9 @@ def screen_of(args: Namespace, silent: bool = False) -> Screen:
 
 
 @contextmanager
-def loading(args: Namespace, silent: bool = False) -> Iterator[Screen]:
+def loading(args: Namespace) -> Iterator[Screen]:
     """`screen_of` a command that loads JAX next."""
-    with screen_of(args, silent) as screen:
+    with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         keep_programs()
         yield screen

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -92,14 +92,8 @@ def ranked(
 # does is a pure function (`rl.evolve`), which the caller gives, as it gives the score.
 
 
-class Event(Protocol):
-    """(state, scores float32[N], update) -> (the state after the event, the row of the lineage
-    about it).
-    """
-
-    def __call__(
-        self, state: PyTree, scores: np.ndarray, update: int
-    ) -> tuple[PyTree, dict[str, Any]]: ...
+# (state, scores float32[N], update) -> (the state after the event, the row of the lineage about it).
+Event = Callable[[PyTree, np.ndarray, int], tuple[PyTree, dict[str, Any]]]
 
 
 class Evolution:

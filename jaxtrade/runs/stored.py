@@ -213,17 +213,35 @@ class _Run:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per
-        part.
+        """The metrics of training, one row per update, indexed by `update`. A metric with several
+        named parts has one column for each, such as `action_share.BUY`.
+
+        Raises DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is none.
         """
-        return metrics_frame(self.path)
+        import pandas as pd
+
+        if not (self.path / METRICS).is_file():
+            raise ConfigError(
+                f"{self.path / METRICS}: no such file: the run has not begun to train"
+            )
+        frame = pd.json_normalize(read_rows(self.path / METRICS))
+        return frame.set_index("update") if len(frame) else frame
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no
-        `monitor.csv`.
+        """The episodes of training, one row each in the order in which they ended (columns:
+        docs/run_folder.md). `t` is in seconds since the start of the run. An undefined Sharpe ratio
+        is NaN.
+
+        Raises ConfigError if there is no `monitor.csv`, DataError if it is damaged.
         """
-        return episodes_frame(self.path)
+        file = self.path / MONITOR
+        if not file.is_file():
+            raise ConfigError(
+                f"{file}: no such file: the run has not begun to train, or it was told to write none "
+                "(monitor.on, monitor.csv)"
+            )
+        return frames.read_episodes(file)
 
     def plot(self) -> Figure:
         """A matplotlib figure: equity and drawdown of `evaluation`."""
@@ -336,37 +354,6 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
     if trust_imports:
         files.allow(rundir.module_names(rundir.written_values(folder)))
     return StoredRun(folder, *rundir.read_run(folder))
-
-
-def metrics_frame(path: Path) -> pd.DataFrame:
-    """The metrics of a run's training, one row per update, indexed by `update`.
-
-    A metric with several named parts has one column for each, such as `action_share.BUY`. path: the
-    run folder. Raises DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is no
-    such file.
-    """
-    import pandas as pd
-
-    if not (path / METRICS).is_file():
-        raise ConfigError(f"{path / METRICS}: no such file: the run has not begun to train")
-    frame = pd.json_normalize(read_rows(path / METRICS))
-    return frame.set_index("update") if len(frame) else frame
-
-
-def episodes_frame(path: Path) -> pd.DataFrame:
-    """The episodes of a run's training, one row each in the order in which they ended (columns:
-    docs/run_folder.md).
-
-    `t` is in seconds since the start of the run. An undefined Sharpe ratio is NaN. path: the run folder. Raises
-    ConfigError if there is no `monitor.csv`, DataError if it is damaged.
-    """
-    file = path / MONITOR
-    if not file.is_file():
-        raise ConfigError(
-            f"{file}: no such file: the run has not begun to train, or it was told to write none "
-            "(monitor.on, monitor.csv)"
-        )
-    return frames.read_episodes(file)
 
 
 def _zone(config: RunConfig) -> str:

@@ -450,12 +450,11 @@ def count_walk(
     history = with_trials(counted.history, counted.matrix)
     each = {seed: with_policy(history, np.array(own), counted.matrix) for seed, own in nets.items()}
     shown = next(iter(each.values())) if len(each) == 1 else history
-    labels = () if counted.label is None else (counted.label,)
     by_seed = {
         seed: {name: value for name, value in own.to_json().items() if name in ("psr", "dsr")}
         for seed, own in each.items()
     }
     return (
-        (*(f"NOTE: {label}" for label in labels), *shown.lines()),
-        {"labels": list(labels), "trials": shown.to_json() | {"by_seed": by_seed}},
+        (*(f"NOTE: {label}" for label in counted.labels), *shown.lines()),
+        {"labels": list(counted.labels), "trials": shown.to_json() | {"by_seed": by_seed}},
     )
