@@ -19,7 +19,6 @@ from jaxtrade.cli.flags import (
     COMMON,
     NAMES,
     SEED,
-    add_command,
     add_flags,
     chosen_folder,
     name_flag,
@@ -355,40 +354,36 @@ WALK_KEYS = (
 )  # flags for keys of the section `walk`
 
 
-def add_walkforward(commands: Any) -> None:
-    """Add the parser of `walkforward`."""
-    add_command(
-        commands,
-        "walkforward",
-        "train folds x seeds as one program, each fold tested on days that it has not seen",
-        """
-        config?  a YAML file or a shipped configuration (default: quickstart)
-        --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
-            block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
-            (default: rolling; key walk.mode)
-        --train N : count  training sessions of a fold; of anchored the least (default: 60; key
-            walk.train)
-        --test N : count  test sessions of a fold (default: 10; key walk.test)
-        --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
-            auto (key walk.embargo)
-        --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
-        --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
-        --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
-        """,
-        DATA,
-        SEED,
-        COMMON,
-        name_flag("walk-forward"),
-        "--non-interactive  has no effect; accepted for scripts (the command never asks)",
-        QUIET,
-        f"""
-        --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
-        --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
-            p-values: sign:19 (docs/nulls.md); give it again with --resume
-        --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
-            takes {FREE[0]} alone
-        """,
-    )
+WALKFORWARD = (
+    "train folds x seeds as one program, each fold tested on days that it has not seen",
+    """
+    config?  a YAML file or a shipped configuration (default: quickstart)
+    --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
+        block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
+        (default: rolling; key walk.mode)
+    --train N : count  training sessions of a fold; of anchored the least (default: 60; key
+        walk.train)
+    --test N : count  test sessions of a fold (default: 10; key walk.test)
+    --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
+        auto (key walk.embargo)
+    --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
+    --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
+    --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
+    """,
+    DATA,
+    SEED,
+    COMMON,
+    name_flag("walk-forward"),
+    "--non-interactive  has no effect; accepted for scripts (the command never asks)",
+    QUIET,
+    f"""
+    --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
+    --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
+        p-values: sign:19 (docs/nulls.md); give it again with --resume
+    --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
+        takes {FREE[0]} alone
+    """,
+)
 
 
 def walkforward(args: Namespace) -> int:
