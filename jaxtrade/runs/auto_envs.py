@@ -69,16 +69,6 @@ class Choice(NamedTuple):
     reason: str
 
 
-def only(number: int) -> Choice:
-    """The choice where one size is left, so that there is nothing to measure."""
-    return Choice(
-        number,
-        (),
-        f"it is the smallest that fits, and more would leave the run fewer than {LEAST_UPDATES} "
-        "updates",
-    )
-
-
 def sized(config: RunConfig, num_envs: int) -> RunConfig:
     """The configuration with a number of environments, and with minibatches that keep their rows.
 
@@ -341,7 +331,11 @@ def prepared(
     candidates = list(sizes(config))
     setup = prepare(sized(config, candidates[0]))
     if len(candidates) == 1:
-        choice = only(candidates[0])
+        reason = (
+            f"it is the smallest that fits, and more would leave the run fewer than {LEAST_UPDATES} "
+            "updates"
+        )
+        choice = Choice(candidates[0], (), reason)
         screen.message(line(choice, setup.config, "not measured"))
         return Sized(setup, config, choice)
     own = None if folder is None or config.imports else _path(folder, setup)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.config import DataConfig, RunConfig, make_config, overridden
 from jaxtrade.data.members import file_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
@@ -391,16 +391,11 @@ def ending(
     split = first.provenance["split"]
     run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
     grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
-    replay = [*run, "--session", first.settings["last_session"]]
+    symbol, one = "", first
     if isinstance(first, SetResult):
-        symbol = next(iter(first.symbols))
-        replay = [
-            *run,
-            "--session",
-            first.symbols[symbol].settings["last_session"],
-            "--symbol",
-            symbol,
-        ]
+        symbol, one = next(iter(first.symbols.items()))
+    replay = [*run, "--session", one.settings["last_session"]]
+    replay += ["--symbol", symbol] if symbol else []
     commands = {
         rundir.quoted([*rundir.program(), "evaluate", *grid]): "with other costs",
         rundir.quoted([*rundir.program(), "replay", *replay]): "one session, bar by bar",
@@ -414,22 +409,16 @@ def _data(path: Path, config: RunConfig) -> list[str]:
     """`--data PLACE`, if the bars were read from another place than the one that the run finds by
     itself.
     """
-    found = rundir.read_run(path)[0].data
-    if found.markets:
-        files = [
-            each.get("file")
-            for each in (
-                config.data.per_market.get(found.markets[0], {}),
-                found.per_market.get(found.markets[0], {}),
-            )
-        ]
-        return (
-            []
-            if files[0] is None or files[0] == files[1]
-            else ["--data", str(Path(str(files[0])).parent)]
-        )
-    used, own = config.data.file, found.file
-    return [] if used is None or used == own else ["--data", str(used)]
+    used, own = (_bars_of(each.data) for each in (config, rundir.read_run(path)[0]))
+    if used is None or used == own:
+        return []
+    return ["--data", str(used.parent if config.data.markets else used)]
+
+
+def _bars_of(data: DataConfig) -> Path | None:
+    """The file of the bars; of a set that of its first symbol."""
+    file: Any = data.per_market.get(data.markets[0], {}).get("file") if data.markets else data.file
+    return None if file is None else Path(file)
 
 
 @dataclass(frozen=True)

@@ -271,11 +271,8 @@ def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
     for line in _last_lines(job, hooks, trained):
         job.tell(line)
     result = RunResult(path, trained, results, exit_code_of(trained), scores)
-    for sink in job.files:  # not to the screen: the command prints the table itself
-        sink.message(result.table)
-    job.close()
-    rundir.write_json(path / rundir.SUMMARY, summary_of(job, trained, hooks.controller) | also)
-    job.screen.at_end(ending(path, folder_of(path, split), results, setup.config))
+    last = ending(path, folder_of(path, split), results, setup.config)
+    job.conclude(result.table, summary_of(job, trained, hooks.controller) | also, last)
     return replace(result, exit_code=from_main(lambda: result.exit_code))
 
 

@@ -413,17 +413,13 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
         rundir.write_json(path / WALK, document)
         result = WalkResult(path, trained, days, document, exit_code_of(trained), lines=lines)
-        for sink in job.files:
-            sink.message(result.table)
-    rundir.write_json(path / rundir.SUMMARY, summary_of(job, trained))
-    job.screen.at_end(
-        [
+        last = [
             f"run       {path}",
             f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
             f"policies  {path / FOLDER}/fold_*/seed_*",
             f"page      jaxtrade report {path}",
         ]
-    )
+        job.conclude(result.table, summary_of(job, trained), last)
     return result
 
 
