@@ -265,20 +265,6 @@ class KnownAdvice:
         del update, news
 
 
-class SecondAnswers:
-    """A hook that makes second answers visible at the chunk borders where they are due."""
-
-    def __init__(self, deltas: Mapping[int, Delta]) -> None:
-        """deltas: update -> the delta that becomes visible before it, from `second_answers`."""
-        self._deltas = deltas
-
-    def __call__(self, state: Any, update: int) -> Change:
-        delta = self._deltas.get(update)
-        if delta is None:
-            return Change()
-        return Change(state=state.replace(advice=with_all_answers(state.advice, delta)))
-
-
 class _Progress:
     """A sink that reports the progress of a fusion's training: to a live screen all, else one line
     after each tenth.
@@ -348,6 +334,13 @@ def train_matrix(
         state, update = restored.state, restored.step
     else:
         state, update = first(advice), None
+
+    def turn(state: Any, update: int) -> Change:
+        """Make second answers visible at the border of a chunk where they are due."""
+        if update not in later:
+            return Change()
+        return Change(state=state.replace(advice=with_all_answers(state.advice, later[update])))
+
     sink = JsonlSink(metrics, resume_update=update)  # drops rows later than the checkpoint
     before = [] if update is None else read_rows(metrics)
     trained = train(
@@ -357,7 +350,7 @@ def train_matrix(
         config=config.train,
         sinks=[progress, sink],
         checkpoint_dir=saved,
-        hooks=[SecondAnswers(later)],
+        hooks=[turn],
         num_seeds=stack,
         max_rollbacks=None,
         exchange=KnownAdvice(),

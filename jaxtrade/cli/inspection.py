@@ -99,11 +99,19 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
     }
 
 
+def _read(journal: Path) -> Recorded:
+    """A journal whose rows are those of this version. Raises JournalError."""
+    recorded = read_journal(journal)
+    if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
+        raise JournalError(
+            f"{journal}: rows are not {WIDTH} wide; it is no journal of this version"
+        )
+    return recorded
+
+
 def journal_report(path: Path) -> dict[str, Any]:
     """The report on a journal as JSON values."""
-    recorded = read_journal(path)
-    if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
-        raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
+    recorded = _read(path)
     bars = np.array([bar for delta in recorded.deltas for bar in delta.bars], np.int64)
     rows = np.array([row for delta in recorded.deltas for row in delta.rows], np.float32).reshape(
         -1, WIDTH
@@ -264,8 +272,7 @@ def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
         instead of its own.
     Raises ConfigError (no run, or none with a journal), DataError (its bars), JournalError.
     """
-    journal = _journal_of(path)
-    recorded = read_journal(journal)
+    recorded = _read(_journal_of(path))
     for note in recorded.notes:
         say(f"note: {note}")
     rows = rows_of(path, recorded, data)
@@ -316,11 +323,7 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
     reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
     rows = []
     for delta in recorded.deltas:
-        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), -1)
-        if values.shape[1] != WIDTH:
-            raise JournalError(
-                f"{path / JOURNAL}: rows are not {WIDTH} wide; it is no journal of this version"
-            )
+        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), WIDTH)
         for at, side, confidence in zip(
             delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True
         ):
