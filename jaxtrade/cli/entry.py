@@ -169,10 +169,6 @@ def _menu(args: Namespace) -> int:
     return menu.walk(menu.run_command)
 
 
-def _launch(args: Namespace) -> int:
-    return launch.run(args, build_parser().parse_args)
-
-
 def _completion(args: Namespace) -> int:
     print(listing.script(args.shell, build_parser()))
     return 0
@@ -213,7 +209,7 @@ COMMANDS = {
     "list": listing.run,
     "menu": _menu,
     "completion": _completion,
-    "launch": _launch,
+    "launch": lambda args: launch.run(args, build_parser().parse_args),
     "report": runs.report,
     "runs": runs.list_runs,
     "compare": runs.compare,

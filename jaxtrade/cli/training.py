@@ -325,20 +325,14 @@ def _resume_curriculum(args: Namespace) -> int:
 
 
 def _phase(sections: Mapping[str, Any], where: str, args: Namespace) -> RunConfig:
-    """The checked configuration of a phase. Raises ConfigFaultsError with all its faults."""
+    """The checked configuration of a phase. `--advisor` applies to the phases whose task is
+    `advised`. Raises ConfigFaultsError with all its faults.
+    """
     with named_too(args):
-        chosen = _advised(sections, where, args.advisor)
+        chosen = make_config(sections, where)
+        if chosen.env.task == "advised":
+            chosen = make_config(overridden(sections, advisor_flags(args.advisor)), where)
     return completed(chosen, args)
-
-
-def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:
-    """The configuration of a phase. `--advisor` applies to the phases whose task is `advised`."""
-    config = make_config(sections, where)
-    return (
-        config
-        if config.env.task != "advised"
-        else make_config(overridden(sections, advisor_flags(advisor)), where)
-    )
 
 
 # `jaxtrade walkforward`: its flags and its handler. Imports no heavy library at load time.
@@ -393,10 +387,12 @@ def walkforward(args: Namespace) -> int:
     nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:
         return _resume_walk(args, nulls)
+    given = {name: getattr(args, name) for name in WALK_KEYS}
+    own = [f"walk.{name}={json.dumps(value)}" for name, value in given.items() if value is not None]
     # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
     config = resolve(
         args,
-        overrides=["walk.on=true", *walk_overrides(args), *args.overrides],
+        overrides=["walk.on=true", *own, *args.overrides],
         test=False,
         seeds=None,
     )
@@ -408,15 +404,6 @@ def walkforward(args: Namespace) -> int:
         result = walk_forward(config, path, screen, nulls)
     print_result(result.table, screen)
     return result.exit_code
-
-
-def walk_overrides(args: Namespace) -> list[str]:
-    """The flags of the section `walk` as overrides."""
-    return [
-        f"walk.{name}={json.dumps(value)}"
-        for name in WALK_KEYS
-        if (value := getattr(args, name)) is not None
-    ]
 
 
 def _resume_walk(args: Namespace, nulls: NullSpec | None) -> int:
