@@ -145,17 +145,18 @@ def described(
     side = directions(rows)
     confidence = rows[:, 3].astype(np.float64)
     at = np.clip((confidence * bins).astype(int), 0, bins - 1)
-    came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
-    scored = (side != 0) & (came != 0)
-    rows_in = np.bincount(at, minlength=bins).tolist()
-    ranges = [
-        {"from": i / bins, "to": (i + 1) / bins, "rows": count} for i, count in enumerate(rows_in)
-    ]
+    counted: dict[str, Any] = {"rows": slice(None)}
     if followed is not None:
-        found = {"scored": scored, "hits": scored & (side == came)}
-        for name, which in found.items():
-            for here, count in zip(ranges, np.bincount(at[which], minlength=bins), strict=True):
-                here[name] = int(count)
+        came = followed[bars]
+        scored = (side != 0) & (came != 0)
+        counted |= {"scored": scored, "hits": scored & (side == came)}
+    counts = {
+        name: np.bincount(at[which], minlength=bins).tolist() for name, which in counted.items()
+    }
+    ranges = [
+        {"from": i / bins, "to": (i + 1) / bins} | {name: each[i] for name, each in counts.items()}
+        for i in range(bins)
+    ]
     spread = {
         name: {
             "least": float(values.min()),
