@@ -203,14 +203,15 @@ class LogSink(MetricSink):
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _json_value(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: arrays and tuples become lists, numbers that are not finite None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {name: _json_value(item) for name, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return {str(name): plain(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
@@ -297,9 +298,7 @@ def _drop_rows(path: Path, after: int, every_update: bool) -> None:
 
 
 def _line(row: Row) -> str:
-    return (
-        json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
-    )
+    return json.dumps(plain(row), allow_nan=False) + "\n"
 
 
 # What the environment and an advisor report about a rollout; the loop reports times; all else is
