@@ -75,8 +75,10 @@ def add_flags(parser: Any, *texts: str) -> None:
         given |= {"default": found["default"]} if found["default"] else {}
         if found["kind"]:
             kind, *words = found["kind"].split(" or ")
-            read = KINDS.get(kind)
-            given |= {"type": _reads(read, words)} if read else {"choices": (kind, *words)}
+            if words and kind not in KINDS:
+                given["choices"] = (kind, *words)
+            else:
+                given["type"] = _reads(KINDS[kind], words)
         parser.add_argument(*names, **given)
 
 

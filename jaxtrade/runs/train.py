@@ -103,13 +103,13 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
         path = Path(from_main(lambda: str(plan.path)))
         sized = _sized(plan, path, source, shown) if plan.start is Start.NEW else None
         while True:
-            run = (
+            opened = (
                 _reopened(plan, path, shown)
                 if sized is None
                 else _created(sized, path, source, shown)
             )
             try:
-                with run as job:
+                with opened as job:
                     with hooked(job) as hooks:
                         trained = hooks.ended or loop.train(
                             job.setup.algorithm, job.setup.agents.params, **arguments(job, hooks)
