@@ -14,7 +14,7 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.cli.inspection import state_differences
-from jaxtrade.runs.evaluate import evaluate_run, history
+from jaxtrade.runs.evaluate import Request, evaluate_run, history
 from tests.advisor.servers import (
     FaultServer,
     advises,
@@ -156,7 +156,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys):
     assert "hit rate" in log
     found = read_json(path / "evaluation" / "test" / "evaluation.json")
     assert any("reads future prices" in label for label in found["labels"])
-    assert "of none on 0" in evaluate_run(path, advisor="none")
+    assert "of none on 0" in evaluate_run(Request(path, advisor="none"))
 
 
 def test_a_server_is_asked_about_an_evaluation(live, capsys):

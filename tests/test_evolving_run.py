@@ -46,26 +46,26 @@ def config():
 # --- the hook ---------------------------------------------------------------------------------------------------------
 
 
-def evolution(record, source, **more):
+class Recorded(Evolution):
     """A hook with an event every two chunks of three updates, in a run of 18 updates."""
-    return Evolution(
-        2,
-        score=lambda state: np.array([1.0, 2.0]),
-        event=lambda state, scores, update: (
-            f"{state}+",
-            {"update": update, "event": "exploit", "source": source},
-        ),
-        record=record.append,
-        tell=lambda line: None,
-        chunk_updates=3,
-        total_updates=18,
-        **more,
-    )
+
+    def __init__(self, rows, source):
+        super().__init__(2, 3, 18, str)
+        self.rows, self.source = rows, source
+
+    def scores(self, state):
+        return np.array([1.0, 2.0])
+
+    def event(self, state, scores, update):
+        return f"{state}+", {"update": update, "event": "exploit", "source": self.source}
+
+    def record(self, row):
+        self.rows.append(row)
 
 
 def test_events_fall_between_chunks_and_not_after_the_last():
     rows = []
-    hook = evolution(rows, [1, 1])
+    hook = Recorded(rows, [1, 1])
     changes = {update: hook("state", update) for update in (3, 6, 9, 12, 15, 18)}
     assert {
         update: (change.state, change.save) for update, change in changes.items() if change.state
@@ -77,7 +77,7 @@ def test_events_fall_between_chunks_and_not_after_the_last():
 
 def test_an_event_that_replaces_nobody_changes_nothing():
     rows = []
-    assert evolution(rows, [0, 1])("state", 6).state is None
+    assert Recorded(rows, [0, 1])("state", 6).state is None
     assert len(rows) == 1
 
 

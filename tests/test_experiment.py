@@ -16,7 +16,7 @@ from jaxtrade.errors import (
 )
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs import compute, rundir
-from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
+from jaxtrade.runs.evaluate import Request, evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage import checkpoint, digests
@@ -188,14 +188,14 @@ def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run):
 
 @pytest.mark.slow
 def test_one_of_several_seeds_is_named(seeds_run):
-    assert "greedy policies of 3 seeds" in evaluate_run(seeds_run)
-    one = evaluate_run(seeds_run, seed=5)
+    assert "greedy policies of 3 seeds" in evaluate_run(Request(seeds_run))
+    one = evaluate_run(Request(seeds_run, seed=5))
     assert one + "\n" == (seeds_run / "evaluation/test/seed_5" / "evaluation.txt").read_text()
     with refused("seed 7: ", "(--seed) 4 .. 6"):
-        evaluate_run(seeds_run, seed=7)
+        evaluate_run(Request(seeds_run, seed=7))
     with refused("several policies; ", "(--seed) 4 .. 6"):
-        next(replay_run(seeds_run, "2013-10-11"))
-    assert next(replay_run(seeds_run, "2013-10-11", seed=6))
+        next(replay_run(Request(seeds_run), "2013-10-11"))
+    assert next(replay_run(Request(seeds_run, seed=6), "2013-10-11"))
 
 
 def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(

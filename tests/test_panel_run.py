@@ -11,7 +11,7 @@ import pytest
 from jaxtrade import cli
 from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
 from jaxtrade.advisor.table import read_snapshot
-from jaxtrade.runs.evaluate import evaluate_run, history
+from jaxtrade.runs.evaluate import Request, evaluate_run, history
 from tests import uncounted
 from tests.messages import missing, refuses
 from tests.reading import read_json
@@ -87,10 +87,10 @@ def test_an_evaluation_shows_every_member_and_is_repeated(recorded):
     assert saved.manifest["advisors"] == 3
     size = read_journal(recorded / "advice.jsonl").header[ROWS_EACH]
     assert {int(bar) // size for bar in saved.bars} == {0, 1, 2}
-    report = evaluate_run(recorded, split.stem)
+    report = evaluate_run(Request(recorded, split.stem))
     kinds = "mock:slow:0.003/mock:skilled:0.8, mock:skilled:0.8, mock:random"
     assert f"advice of panel [{kinds}] (it reads future prices" in report
-    assert uncounted.table(evaluate_run(recorded, split.stem)) == uncounted.table(report)
+    assert uncounted.table(evaluate_run(Request(recorded, split.stem))) == uncounted.table(report)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from jaxtrade.config import load_config, make_config
 from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.evaluate import evaluate_run, open_run
+from jaxtrade.runs.evaluate import Request, evaluate_run, open_run
 from jaxtrade.runs.job import how_to_continue
 from jaxtrade.runs.setup import prepare
 from tests.children import run_python
@@ -301,7 +301,7 @@ def test_evaluate_takes_only_what_changes_something(project):
         ("advisor.memory=10", "advisor.options.*"),
     ):
         with refused(said):
-            evaluate_run(run, advisor="mock:skilled:0.9", overrides=[override])
+            evaluate_run(Request(run, advisor="mock:skilled:0.9", overrides=[override]))
 
 
 def test_how_to_continue_needs_a_checkpoint(tmp_path):

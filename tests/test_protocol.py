@@ -22,7 +22,7 @@ from jaxtrade.data.splits import split_ids
 from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.agents import require_own
-from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
 from tests.messages import missing, refused
@@ -246,4 +246,4 @@ def test_its_report_counts_the_days(trained):
     text = (trained / "evaluation/test/evaluation.txt").read_text()
     note = next(line for line in text.splitlines() if "rests on 20 independent days" in line)
     assert not missing(note, "trained on 68 days", "chosen on 10 other days")
-    assert "these very days" in evaluate_run(trained, "validation")
+    assert "these very days" in evaluate_run(Request(trained, "validation"))

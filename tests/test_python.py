@@ -217,9 +217,9 @@ def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(bars, tmp_
     result = jt.run("quickstart", data=frame_of(bars), market="ES", stamp="open", **TINY)
     assert result.path.parent == Path("runs")
     assert result.exit_code in (0, 1)
-    from jaxtrade.runs.evaluate import evaluate_run
+    from jaxtrade.runs.evaluate import Request, evaluate_run
 
-    assert result.table.splitlines()[0] == evaluate_run(result.path).splitlines()[0]
+    assert result.table.splitlines()[0] == evaluate_run(Request(result.path)).splitlines()[0]
     stored = jt.open_run(result.path)
     pd.testing.assert_frame_equal(stored.trades, result.trades)
     pd.testing.assert_frame_equal(stored.equity, result.equity)

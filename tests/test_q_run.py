@@ -12,7 +12,7 @@ from jaxtrade.curriculum.phases import start_check
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.beginning import adopt, load_source, transferred
-from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
+from jaxtrade.runs.evaluate import Request, evaluate_run, history, replay_run
 from jaxtrade.runs.plan import check
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
@@ -68,8 +68,8 @@ def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry):
 
 @pytest.mark.slow
 def test_it_is_evaluated_and_replayed(entry):
-    assert "greedy" in evaluate_run(entry)
-    assert "2013-10-11" in "\n".join(replay_run(entry, "2013-10-11"))
+    assert "greedy" in evaluate_run(Request(entry))
+    assert "2013-10-11" in "\n".join(replay_run(Request(entry), "2013-10-11"))
     assert {"td_loss", "q_change", "epsilon", "q_max"} <= history(entry)[-1].keys()
 
 

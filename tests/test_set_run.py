@@ -13,7 +13,6 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
-from jaxtrade.runs.policies import policy_for
 from jaxtrade.runs.stored import StoredEvaluation
 from jaxtrade.runs.train import run
 from tests import uncounted
@@ -93,7 +92,7 @@ def test_validation_is_the_mean_over_symbols_and_seeds(trained):
             own.params,
             own.splits["validation"],
             own.algorithm,
-            [policy_for(setup, policy, symbol)],
+            [setup.acting(policy, symbol)],
         )
         for symbol, own in setup.symbols.items()
         for policy in policies
@@ -117,7 +116,9 @@ def test_a_run_is_opened_again(trained):
 
 
 def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
-    document = json.loads(evaluation.evaluate_run(trained.path, as_json=True, seed=3))
+    document = json.loads(
+        evaluation.evaluate_run(evaluation.Request(trained.path, as_json=True, seed=3))
+    )
     assert uncounted.document(document) == uncounted.document(
         json.loads(json.dumps(trained.evaluations[3].to_json()))
     )

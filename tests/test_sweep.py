@@ -29,8 +29,8 @@ from jaxtrade.rl.ppo import HParams, make_hparams
 from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.plan import check
-from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.runs.setup import prepare, stacked
+from jaxtrade.runs.stored import chosen_number, policy_path
 from jaxtrade.training.population import Stack
 from tests.env import worlds
 from tests.messages import missing, refused

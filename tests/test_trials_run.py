@@ -8,7 +8,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.reporting import collect
-from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.runs.stored import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage.status import is_alive, read_status
@@ -102,7 +102,7 @@ def test_a_report_says_what_the_evaluation_says_of_the_same_trials(trained):
 def test_a_damaged_log_makes_the_count_na_and_names_the_line(path):
     file = path.parent / TRIALS
     file.write_bytes(file.read_bytes().replace(b'"kind":"train"', b'"kind":"grid!"'))
-    text = evaluate_run(path)
+    text = evaluate_run(Request(path))
     assert f"n/a: {file}: line 1: was changed" in text
     found = report(path)[0]["trials"]
     assert (found["opened"], found["trials"], found["counted"]) == (None, None, True)

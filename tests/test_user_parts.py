@@ -18,7 +18,7 @@ from jaxtrade.env.tasks.base import MANAGE, ManageTask, register_task
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS, TASKS
 from jaxtrade.rl.listening import advised_action, exposure, side_after
-from jaxtrade.runs.evaluate import history, replay_run
+from jaxtrade.runs.evaluate import Request, history, replay_run
 from tests.env import worlds
 from tests.messages import missing, refused
 from tests.reading import read_json
@@ -125,7 +125,7 @@ def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path):
     assert {"greedy", "random", "buy_hold", "sma_cross"} <= set(agents)
     passes = [figures[which] for figures in agents.values() for which in ("strategy", "account")]
     assert {figures["illegal_actions"] for figures in passes} == {0}
-    header, *_, last = replay_run(path, "2013-10-11")
+    header, *_, last = replay_run(Request(path), "2013-10-11")
     assert not missing(header, "H=HOLD ", "1=HOLD_TRAIL ", "2=HOLD_NO_TRAIL ", "3=LONG ")
     assert " H" in last
 

@@ -11,7 +11,7 @@ from jaxtrade.data.nulls.market import null_markets
 from jaxtrade.evaluation.nulls import NULLS
 from jaxtrade.evaluation.run_days import DAILY, read_walk_days
 from jaxtrade.runs.evaluate import open_run
-from jaxtrade.runs.walkforward.run import RESULT, trained_on, walk_statistics
+from jaxtrade.runs.walkforward import RESULT, trained_on, walk_statistics
 from jaxtrade.storage.compiling import RepeatedPrograms
 from tests.messages import refuses
 from tests.reading import read_json

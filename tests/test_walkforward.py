@@ -19,8 +19,8 @@ from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
-from jaxtrade.runs.walkforward.document import walk_table
-from jaxtrade.runs.walkforward.run import bundle_path, resume_walk, walk_forward
+from jaxtrade.runs.walk_document import walk_table
+from jaxtrade.runs.walkforward import bundle_path, resume_walk, walk_forward
 from jaxtrade.storage.trials import TRIALS, read_trials
 from tests.messages import missing, refused, refuses
 from tests.reading import read_json

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.ablation.results import Scores
-from jaxtrade.ablation.tables import KindTable, skill
+from jaxtrade.ablation.tables import Answers, KindTable, skill
 from jaxtrade.advisor.compose import table_of
 from jaxtrade.advisor.table import Delta, empty_table
 from jaxtrade.config import RunConfig
@@ -265,33 +265,13 @@ class KnownAdvice:
         del update, news
 
 
-class SecondAnswers:
-    """A hook that makes second answers visible at the chunk borders where they are due."""
-
-    def __init__(self, deltas: Mapping[int, Delta]) -> None:
-        """deltas: update -> the delta that becomes visible before it, from `second_answers`."""
-        self._deltas = deltas
-
-    def __call__(self, state: Any, update: int) -> Change:
-        delta = self._deltas.get(update)
-        if delta is None:
-            return Change()
-        return Change(state=state.replace(advice=with_all_answers(state.advice, delta)))
-
-
 class _Progress:
     """A sink that reports the progress of a fusion's training: to a live screen all, else one line
     after each tenth.
     """
 
-    def __init__(self, say: Callable[[str], None], fusion: str, screen: Screen) -> None:
-        self._say, self._fusion, self._screen, self._tenths = say, fusion, screen, 0
-
-    def phase(
-        self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
-    ) -> None:
-        """Pass a phase on to the screen."""
-        self._screen.phase(name, about, total, now)
+    def __init__(self, fusion: str, screen: Screen) -> None:
+        self._fusion, self._screen, self._tenths, self.phase = fusion, screen, 0, screen.phase
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if self._screen.live:
@@ -303,7 +283,7 @@ class _Progress:
             self.message(f"{10 * tenths} % after {last['seconds']:.0f} s")
 
     def message(self, text: str) -> None:
-        self._say(f"fusion {self._fusion}: {text}")
+        self._screen.message(f"fusion {self._fusion}: {text}")
 
     def close(self) -> None:
         """Nothing to release."""
@@ -319,58 +299,63 @@ def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> St
 
 
 def train_matrix(
-    learner: FusionTraining,
-    tables: Sequence[KindTable],
-    followed: np.ndarray,
-    askable: np.ndarray,
-    seeds: int,
-    tell: Callable[[str], None] | None = None,
-    folder: Path | None = None,
-    screen: Screen | None = None,
+    learner: FusionTraining, answers: Answers, seeds: int, folder: Path, screen: Screen
 ) -> Trained:
     """Train the agents of every kind and of the seeds `config.seed`, `config.seed + 1`, ... in one
     program.
 
     Args:
-        followed: int8[T], 0 outside the training sessions. askable: bool[T].
-        tell: receives a line at the start, one after compilation and one after each tenth of the
-            run.
+        answers: of which `followed` is 0 outside the training sessions.
         folder: for checkpoints and metrics. Training resumes from what a killed process left there,
-            to the same bits. None writes nothing.
-        screen: shows phases and, if it is live, rows.
+            to the same bits.
+        screen: shows phases and, if it is live, rows; else a line at the start, one after
+            compilation and one after each tenth of the run.
     Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and
-    does not stop the
-        run.
+    does not stop the run.
     """
-    config, plan = learner.config, learner.plan
-    advice = first_advice(learner, tables, followed, askable)
+    config, plan, tables = learner.config, learner.plan, answers.tables
+    advice = first_advice(learner, *answers)
     stack = matrix_stack(learner, advice, seeds)
     rows = decision_bars(learner.params.market, learner.params.sessions).rows
-    later = second_answers(tables, config, plan, len(followed), rows)
+    later = second_answers(tables, config, plan, len(answers.followed), rows)
     if 0 in later:
         advice = with_all_answers(advice, later[0])
-    shown = Screen() if screen is None else screen
-    shown.describe({"action_share": list(learner.env.actions)}, learner.algorithm.info.progress)
-    progress = _Progress(tell or (lambda line: None), config.advisor.fusion, shown)
+    screen.describe({"action_share": list(learner.env.actions)}, learner.algorithm.info.progress)
+    progress = _Progress(config.advisor.fusion, screen)
     progress.message(
         f"{len(tables)} kinds x {seeds} seeds, {plan.total_updates} updates of {plan.steps_per_update:,} "
         "steps for each agent"
     )
-    state, sinks, before = _start(learner, stack, advice, folder)
+    saved, metrics = folder / CHECKPOINTS, folder / "metrics.jsonl"
+    folder.mkdir(parents=True, exist_ok=True)
+    first = partial(first_state, learner, stack)
+    if checkpoint.list_checkpoints(saved):
+        restored = checkpoint.restore_latest(saved, jax.eval_shape(first, advice))
+        state, update = restored.state, restored.step
+    else:
+        state, update = first(advice), None
+
+    def turn(state: Any, update: int) -> Change:
+        """Make second answers visible at the border of a chunk where they are due."""
+        if update not in later:
+            return Change()
+        return Change(state=state.replace(advice=with_all_answers(state.advice, later[update])))
+
+    sink = JsonlSink(metrics, resume_update=update)  # drops rows later than the checkpoint
+    before = [] if update is None else read_rows(metrics)
     trained = train(
         learner.algorithm,
         learner.params,
         state=state,
         config=config.train,
-        sinks=[progress, *sinks],
-        checkpoint_dir=None if folder is None else folder / CHECKPOINTS,
-        hooks=[SecondAnswers(later)],
+        sinks=[progress, sink],
+        checkpoint_dir=saved,
+        hooks=[turn],
         num_seeds=stack,
         max_rollbacks=None,
         exchange=KnownAdvice(),
     )
-    for sink in sinks:
-        sink.close()
+    sink.close()
     history = before + trained.history
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
@@ -403,22 +388,6 @@ def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> P
     ).replace(advice=advice)
 
 
-def _start(
-    learner: FusionTraining, stack: Stack, advice: AdviceState, folder: Path | None
-) -> tuple[PyTree, list[JsonlSink], list[dict[str, Any]]]:
-    """The state to start from, the sinks for metrics, and the metrics of an earlier process."""
-    first = partial(first_state, learner, stack)
-    if folder is None:
-        return first(advice), [], []
-    folder.mkdir(parents=True, exist_ok=True)
-    metrics = folder / "metrics.jsonl"
-    if not checkpoint.list_checkpoints(folder / CHECKPOINTS):
-        return first(advice), [JsonlSink(metrics)], []
-    restored = checkpoint.restore_latest(folder / CHECKPOINTS, jax.eval_shape(first, advice))
-    sink = JsonlSink(metrics, resume_update=restored.step)  # drops rows later than the checkpoint
-    return restored.state, [sink], read_rows(metrics)
-
-
 def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
     """The policies of a kind, [S, ...], with the trust at the end of training. An evaluation does
     not measure trust.
@@ -436,37 +405,31 @@ def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
 def score(
     learner: FusionTraining,
     trained: Trained,
-    tables: Sequence[KindTable],
-    followed: np.ndarray,
+    answers: Answers,
     sessions: SessionSet,
     split: str,
-    begun: Callable[[str], None] | None = None,
+    begun: Callable[[str], None],
 ) -> Scores:
     """Evaluate every agent's greedy policy over all decision bars of `sessions`. The seeds of a
     kind run side by side.
 
-    followed: int8[T] of every session. It scores the advice; agents never see it. All kinds share
-        one compiled program,
-    because their tables have the same shape. begun: called before each kind. Raises like
-    `backtest`.
+    answers: `followed` is of every session. It scores the advice; agents never see it. All kinds
+        share one compiled program, because their tables have the same shape.
+    begun: called before each kind. Raises like `backtest`.
     """
     decisions = decision_bars(learner.params.market, sessions)
     key = jax.random.key(0)  # required by the interface; a greedy policy does not use it
-    records = []
-    for k, table in enumerate(tables):
-        if begun is not None:
-            begun(f"{table.kind}, {split} sessions")
+    agent, records = greedy(learner.algorithm, None, learner.env), []
+    for k, table in enumerate(answers.tables):
+        begun(f"{table.kind}, {split} sessions")
         view = view_of(
             learner.config.advisor,
             learner.params.market.sessions,
-            table_of(*table.latest, len(followed)),
+            table_of(*table.latest, len(answers.followed)),
             training=False,
         )
         params = learner.params.replace(sessions=sessions, advice=view)
-        agent, policies = (
-            greedy(learner.algorithm, None, learner.env),
-            policies_of(learner, trained, k),
-        )
+        policies = policies_of(learner, trained, k)
         seeds = jax.tree.leaves(policies.parameters)[0].shape[0]
         lanes = [
             Lane(
@@ -493,7 +456,9 @@ def score(
         trades=every(lambda r: np.sum(r.event.entry_quantity != 0) / days),
         drawdown=every(lambda r: metrics.max_drawdown(r.equity) / 1000),
         agreement=every(agreement),
-        skill=tuple(skill(*table.latest, followed, decisions.rows) for table in tables),
+        skill=tuple(
+            skill(*table.latest, answers.followed, decisions.rows) for table in answers.tables
+        ),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from jaxtrade.ablation.results import Ablation, FusionResult, Scores, claims
 from jaxtrade.evaluation.openings import history_json, history_lines
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
 from jaxtrade.notation import shown
+from jaxtrade.storage.sinks import plain
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled
 
@@ -122,7 +122,7 @@ def _reading(ablation: Ablation) -> list[str]:
 
 def to_json(ablation: Ablation) -> dict[str, Any]:
     """The whole ablation as plain data for `json.dumps`. Undefined values are None."""
-    return _plain(
+    return plain(
         {
             "format": FORMAT,
             "settings": ablation.settings,
@@ -205,19 +205,6 @@ def _short(values: np.ndarray) -> list[Any]:
     keeps the file small.
     """
     return [[float(f"{value:.6g}") for value in row] for row in values]
-
-
-def _plain(value: Any) -> Any:
-    """`value` as JSON values: arrays and tuples become lists, numbers that are not finite become
-    None.
-    """
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write(ablation: Ablation, folder: Path) -> list[Path]:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from jaxtrade.ablation.folder import TRAINING, begin, settings_of
-from jaxtrade.ablation.matrix import digests, make_learner, score, train_matrix
+from jaxtrade.ablation.matrix import FusionTraining, digests, make_learner, score, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
-from jaxtrade.ablation.tables import KindTable, make_tables
+from jaxtrade.ablation.tables import Answers, KindTable, make_tables
 from jaxtrade.advisor.compose import only
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
@@ -35,42 +35,38 @@ def ablate(
     config: RunConfig,
     kinds: Sequence[str],
     fusions: Sequence[str],
-    tell: Tell | None = None,
-    keep: Callable[[Ablation], None] | None = None,
-    folder: Path | None = None,
-    screen: Screen | None = None,
+    folder: Path,
+    keep: Callable[[Ablation], None],
+    screen: Screen,
 ) -> Ablation:
     """Train and compare `kinds` x `fusions` x `train.num_seeds` seeds.
 
     Args:
-        tell: receives progress lines.
+        fusions: at least one.
+        folder: for checkpoints and metrics, from which a killed ablation resumes. The held-out days
+            are entered in the trial log beside it.
         keep: receives the results after each fusion, so that a failure in the last fusion does not
             lose hours of work.
-        folder: for checkpoints and metrics, from which a killed ablation resumes; None writes
-            nothing. The held-out days are entered in the trial log beside it.
-        screen: shows the phases. Default: nothing does.
+        screen: shows the phases and lines of progress.
     Raises ConfigError for a kind that lacks an option, DataError where the market has no session to
     train on.
     """
-    shown = Screen() if screen is None else screen
-    shown.phase("loading", "the market and the advisors' answers")
+    screen.phase("loading", "the market and the advisors' answers")
     market = load_market(config)
     splits = split_sessions(market, config.split)
     if not int(splits["train"].count):
         raise DataError(
             "ablate advisor: no session is left to train on; hold out fewer (split.*_sessions)"
         )
-    say = tell or (lambda line: None)
-    tables, followed, askable = make_tables(kinds, config, market, say)
-    for table in tables:
-        say(
-            f"{table.kind}: {len(table.bars):,} answers about {int(askable.sum()):,} bars"
+    answers = make_tables(kinds, config, market, screen.message)
+    for table in answers.tables:
+        screen.message(
+            f"{table.kind}: {len(table.bars):,} answers about {int(answers.askable.sum()):,} bars"
             f"{'; CHEATS: it knows what each bar brings' if table.uses_future else ''}"
         )
-    if folder is not None:
-        begin(folder, settings_of(config, kinds, fusions), market.fingerprint)
+    begin(folder, settings_of(config, kinds, fusions), market.fingerprint)
     split = "test" if int(splits["test"].count) else "train"
-    compared = tuple(dict.fromkeys((split, "train")))
+    compared = {name: splits[name] for name in (split, "train")}
     seeds = tuple(range(config.seed, config.seed + config.train.num_seeds))
     settings = {
         "kinds": list(kinds),
@@ -82,78 +78,46 @@ def ablate(
         "synthetic": market.synthetic,
         "config": config.model_dump(mode="json"),
     }
-    provenance, found = rundir.provenance(config, market.fingerprint), list[FusionResult]()
-    uses_future = tuple(table.uses_future for table in tables)
-    whole: Ablation | None = None
+    uses_future = tuple(table.uses_future for table in answers.tables)
+    provenance = rundir.provenance(config, market.fingerprint)
+    whole = Ablation(tuple(kinds), uses_future, seeds, (), split, settings, provenance, ())
     for fusion in fusions:
-        shown.chapter(f"fusion {fusion}")
-        found.append(
-            _fusion(
-                config,
-                fusion,
-                market,
-                splits,
-                tables,
-                followed,
-                askable,
-                compared,
-                tell,
-                None if folder is None else folder / TRAINING / fusion,
-                shown,
-            )
+        screen.chapter(f"fusion {fusion}")
+        learner = make_learner(config, fusion, market, splits["train"])
+        result = _result(learner, market, answers, compared, folder / TRAINING / fusion, screen)
+        found = (*whole.fusions, result)
+        labels = tuple(_labels(answers.tables, market, split, found))
+        whole = counted(
+            whole._replace(fusions=found, labels=labels), folder, market, screen.message
         )
-        whole = Ablation(
-            tuple(kinds),
-            uses_future,
-            seeds,
-            tuple(found),
-            split,
-            settings,
-            provenance,
-            tuple(_labels(tables, market, split, found)),
-        )
-        if folder is not None:
-            whole = counted(whole, folder, market, say)
-        if keep is not None:
-            keep(whole)
-    if whole is None:
-        raise ValueError("an ablation needs at least one fusion")
+        keep(whole)
     return whole
 
 
-def _fusion(
-    config: RunConfig,
-    fusion: str,
+def _result(
+    learner: FusionTraining,
     market: Market,
-    splits: dict[str, SessionSet],
-    tables: list[KindTable],
-    followed: np.ndarray,
-    askable: np.ndarray,
-    compared: Sequence[str],
-    tell: Tell | None,
-    folder: Path | None,
+    answers: Answers,
+    compared: Mapping[str, SessionSet],
+    folder: Path,
     screen: Screen,
 ) -> FusionResult:
-    learner = make_learner(config, fusion, market, splits["train"])
-    known = only(
-        followed, market, splits["train"]
-    )  # trust may only be measured on training sessions
-    trained = train_matrix(
-        learner, tables, known, askable, config.train.num_seeds, tell, folder, screen
-    )
-    screen.phase(
-        "evaluating",
-        f"{len(tables)} kinds x {config.train.num_seeds} seeds",
-        len(tables) * len(compared),
-    )
+    """Train the agents of one fusion, and score them on the splits that are compared."""
+    fusion, seeds = learner.config.advisor.fusion, learner.config.train.num_seeds
+    # trust may only be measured on training sessions
+    known = only(answers.followed, market, learner.params.sessions)
+    trained = train_matrix(learner, answers._replace(followed=known), seeds, folder, screen)
+    kinds = len(answers.tables)
+    screen.phase("evaluating", f"{kinds} kinds x {seeds} seeds", kinds * len(compared))
     begun = time.perf_counter()
     scores = {
-        name: score(learner, trained, tables, followed, splits[name], name, screen.step)
-        for name in compared
+        name: score(learner, trained, answers, sessions, name, screen.step)
+        for name, sessions in compared.items()
     }
     seconds = time.perf_counter() - begun
-    if tell is not None:
-        tell(f"fusion {fusion}: trained in {trained.seconds:.0f} s, evaluated in {seconds:.0f} s")
+    screen.message(
+        f"fusion {fusion}: trained in {trained.seconds:.0f} s, evaluated in {seconds:.0f} s"
+    )
     trust = np.asarray(jax.vmap(learner.fusion.trust)(trained.advice.outcomes).log_odds, np.float64)
     return FusionResult(
         fusion,
@@ -209,7 +173,7 @@ def counted(ablation: Ablation, folder: Path, market: Market, tell: Tell) -> Abl
         return ablation
     opening = _opening(ablation, folder, market)
     found = count_days(folder, opening, tell, once=True)
-    labels = ablation.labels if found.label is None else (*ablation.labels, found.label)
+    labels = (*ablation.labels, *found.labels)
     return ablation._replace(labels=labels, history=with_trials(found.history, found.matrix))
 
 

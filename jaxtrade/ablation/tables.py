@@ -42,17 +42,23 @@ class KindTable(NamedTuple):
         return self.then or (self.bars, self.rows)
 
 
-def make_tables(
-    kinds: Sequence[str],
-    config: RunConfig,
-    market: Market,
-    tell: Tell = quiet,
-) -> tuple[list[KindTable], np.ndarray, np.ndarray]:
-    """The tables of `kinds` over a market's bars.
+class Answers(NamedTuple):
+    """The answers of all kinds over a market's bars.
 
-    Returns:
-        one table per kind; int8[T], what followed each bar, in every session
-        (`questions.followed_of`); bool[T], the bars that are asked about.
+    tables: one per kind. followed: int8[T], what followed each bar, in every session
+        (`questions.followed_of`). askable: bool[T], the bars that are asked about.
+    """
+
+    tables: list[KindTable]
+    followed: np.ndarray
+    askable: np.ndarray
+
+
+def make_tables(
+    kinds: Sequence[str], config: RunConfig, market: Market, tell: Tell = quiet
+) -> Answers:
+    """The answers of `kinds`.
+
     Raises ConfigError for a kind that lacks an option, DataError for a snapshot of other bars.
     """
     book, followed = make_book(market, config), followed_of(market, config)
@@ -79,7 +85,7 @@ def make_tables(
         else:
             table = KindTable(kind, *of(kind))
         tables.append(table._replace(uses_future=table.uses_future or cheats(kind)))
-    return tables, followed, book.askable
+    return Answers(tables, followed, book.askable)
 
 
 def _kept_cheat(manifest: Mapping[str, Any]) -> bool:

@@ -7,14 +7,11 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.openai import list_models
 from jaxtrade.cli.flags import (
     COMMON,
-    add_actions,
-    add_command,
     chosen_folder,
     key_flags,
     name_flag,
@@ -43,19 +40,16 @@ from jaxtrade.text import aligned, show
 # `jaxtrade advise models`: list the models that a server offers.
 
 
-def models(server: str, key_env: str | None, key_file: str | None, ca_file: str | None) -> int:
-    """Handle the command. server: a URL, or a short name such as `ollama`. Returns 0, or 1 if there
-    is no model.
-
-    Raises ConfigError where the server cannot be asked.
-    """
+def _models(args: Namespace) -> int:
+    """Returns 0, or 1 if there is no model. Raises ConfigError where the server cannot be asked."""
     try:
-        url, options = base_url(server)
+        url, options = base_url(args.server)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    if key_env is None and key_file is None:
-        key_env = None if options.get("key_env") is None else str(options["key_env"])
-    found = list_models(url, key_env, key_file, ca_file)
+    key_env = args.key_env
+    if key_env is None and args.key_file is None and "key_env" in options:
+        key_env = str(options["key_env"])
+    found = list_models(url, key_env, args.key_file, args.ca_file)
     if not found:
         show(f"{url} offers no model; load one into the server")
         return 1
@@ -69,111 +63,95 @@ ASKED = (
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Add the parser of `advise`."""
-    actions = add_actions(
-        commands,
-        "advise",
-        "ask an advisor about one bar or many, look at what was answered, or replay a run",
-    )
-    for add in (_add_models, _add_ask, _add_precompute, _add_inspect, _add_log, _add_replay):
-        add(actions)
+MODELS = (
+    "list the models that a server offers",
+    """
+    URL -> server  the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai,
+        vllm:URL
+    --key-env NAME  environment variable that holds the server's key
+    --key-file FILE  file that holds the key (mode 0600)
+    --ca-file FILE  PEM file of certificates to trust instead of the system's
+    """,
+)
 
 
-def _add_models(actions: Any) -> None:
-    add_command(
-        actions,
-        "models",
-        "list the models that a server offers",
-        """
-        URL -> server  the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai,
-            vllm:URL
-        --key-env NAME  environment variable that holds the server's key
-        --key-file FILE  file that holds the key (mode 0600)
-        --ca-file FILE  PEM file of certificates to trust instead of the system's
-        """,
-    )
+ASK = (
+    "ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
+    "the answer is no advice",
+    "config?  a YAML file or a shipped configuration (default: advised)",
+    DATA,
+    f"""
+    --advisor KIND|URL  {ASKED}
+    --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
+        closed then), or a bar's index (default: the last one in training that may be asked
+        about)
+    --repeat N [1] : int  ask the same question N times (default: 1)
+    --json  print JSON instead of text
+    """,
+)
 
 
-def _add_ask(actions: Any) -> None:
-    add_command(
-        actions,
-        "ask",
-        "ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
-        "the answer is no advice",
-        "config?  a YAML file or a shipped configuration (default: advised)",
-        DATA,
-        f"""
-        --advisor KIND|URL  {ASKED}
-        --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
-            closed then), or a bar's index (default: the last one in training that may be asked
-            about)
-        --repeat N [1] : int  ask the same question N times (default: 1)
-        --json  print JSON instead of text
-        """,
-    )
+PRECOMPUTE = (
+    "ask about every bar of a split and write a snapshot, usable with advisor.kind=table:FILE",
+    "config?  a YAML file or a shipped configuration (default: quickstart)",
+    DATA,
+    f"""
+    --advisor KIND|URL  {ASKED}
+    --out FILE.npz ! : Path  the snapshot; a server's answers are kept beside it, and running again
+        goes on from them
+    --split {{train,validation,test,all}} [all]  sessions whose bars are asked about (default: all)
+    --every N [1] : int  every N-th of those bars (default: 1)
+    --plan  print what it would ask and cost at most, and stop
+    --yes  confirm the plan's cost; required if prices are set
+    """,
+)
 
 
-def _add_precompute(actions: Any) -> None:
-    add_command(
-        actions,
-        "precompute",
-        "ask about every bar of a split and write a snapshot, usable with advisor.kind=table:FILE",
-        "config?  a YAML file or a shipped configuration (default: quickstart)",
-        DATA,
-        f"""
-        --advisor KIND|URL  {ASKED}
-        --out FILE.npz : Path  the snapshot; a server's answers are kept beside it, and running again
-            goes on from them
-        --split {{train,validation,test,all}} [all]  sessions whose bars are asked about (default: all)
-        --every N [1] : int  every N-th of those bars (default: 1)
-        --plan  print what it would ask and cost at most, and stop
-        --yes  confirm the plan's cost; required if prices are set
-        """,
-        out={"required": True},
-    )
+INSPECT = (
+    "rows, directions and confidence of a snapshot, a journal or a run",
+    """
+    PATH : Path  a snapshot (.npz), a journal (.jsonl) or a run
+    config?  configuration of the snapshot's market, to print hit rates too (or name the
+        market by the flags)
+    """,
+    DATA,
+    "--json  print JSON instead of the table",
+)
 
 
-def _add_inspect(actions: Any) -> None:
-    add_command(
-        actions,
-        "inspect",
-        "rows, directions and confidence of a snapshot, a journal or a run",
-        """
-        PATH : Path  a snapshot (.npz), a journal (.jsonl) or a run
-        config?  configuration of the snapshot's market, to print hit rates too (or name the
-            market by the flags)
-        """,
-        DATA,
-        "--json  print JSON instead of the table",
-    )
+LOG = (
+    "one line per answered bar of a run: direction, confidence, reason, and what followed",
+    "RUN : Path  the run's folder",
+    TRUST,
+    """
+    --last N : int  only the last N lines (default: all)
+    --data FILE : Path  the run's own bars at another place
+    --json  print JSON instead of text
+    """,
+)
 
 
-def _add_log(actions: Any) -> None:
-    add_command(
-        actions,
-        "log",
-        "one line per answered bar of a run: direction, confidence, reason, and what followed",
-        "RUN : Path  the run's folder",
-        TRUST,
-        """
-        --last N : int  only the last N lines (default: all)
-        --data FILE : Path  the run's own bars at another place
-        --json  print JSON instead of text
-        """,
-    )
+REPLAY = (
+    "train a run again from its journal, without an advisor; exit 1 if "
+    "any bit of the last state or any figure of the report differs",
+    "RUN : Path  the run's folder",
+    TRUST,
+    "--run-dir DIR : Path  folder of the replay (default: RUN-replay)",
+)
 
 
-def _add_replay(actions: Any) -> None:
-    add_command(
-        actions,
-        "replay",
-        "train a run again from its journal, without an advisor; exit 1 if "
-        "any bit of the last state or any figure of the report differs",
-        "RUN : Path  the run's folder",
-        TRUST,
-        "--run-dir DIR : Path  folder of the replay (default: RUN-replay)",
-    )
+ADVISE = (
+    "ask an advisor about one bar or many, look at what was answered, or replay a run",
+    "action",
+    {
+        "models": MODELS,
+        "ask": ASK,
+        "precompute": PRECOMPUTE,
+        "inspect": INSPECT,
+        "log": LOG,
+        "replay": REPLAY,
+    },
+)
 
 
 def run(args: Namespace) -> int:
@@ -187,11 +165,6 @@ def run(args: Namespace) -> int:
         "replay": _replay,
     }
     return actions[args.action](args)
-
-
-def _models(args: Namespace) -> int:
-
-    return models(args.server, args.key_env, args.key_file, args.ca_file)
 
 
 def _ask(args: Namespace) -> int:
@@ -263,24 +236,18 @@ TEST_OVERRIDES = (
 )
 
 
-def add_ablate(commands: Any) -> None:
-    """Add the parser of `ablate`."""
-    parts = add_actions(
-        commands,
-        "ablate",
-        "train the same agents with and without a part, and compare them",
-        "part",
-    )
-    add_command(
-        parts,
-        "advisor",
-        "advisors x fusions x seeds, compared day by day with no advice and "
-        "with the same advice of other days",
-        "config?  a YAML file or a shipped configuration (default: advisor_ablation)",
-        DATA,
-        COMMON,
-        name_flag("ablation"),
-        f"""
+ABLATE = (
+    "train the same agents with and without a part, and compare them",
+    "part",
+    {
+        "advisor": (
+            "advisors x fusions x seeds, compared day by day with no advice and "
+            "with the same advice of other days",
+            "config?  a YAML file or a shipped configuration (default: advisor_ablation)",
+            DATA,
+            COMMON,
+            name_flag("ablation"),
+            f"""
         --kinds A,B,...  advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], recorded:FILE,
             table:FILE; none is always among them (default: a matrix of known skill)
         --fusions A,B,...  how the policy uses advice: trust, slots, gate, rules, none (default:
@@ -288,14 +255,16 @@ def add_ablate(commands: Any) -> None:
         --seeds N : int -> repeats  agents of each kind and fusion (default: train.num_seeds, or {SEEDS}
             where it is 1)
         """,
-        QUIET,
-        """
+            QUIET,
+            """
         --out DIR : Path  folder of ablation.json, .txt and .png (default: runs/<market-ablation-utc-id>)
         --resume  go on with the ablation in --out (or --name), which was killed; give the other
             flags again
         --test  a small matrix on synthetic bars, to see that everything works
         """,
-    )
+        )
+    },
+)
 
 
 def run_ablation(args: Namespace) -> int:
@@ -360,9 +329,8 @@ def run_ablation(args: Namespace) -> int:
                 config,
                 kinds,
                 fusions,
-                screen.message,
-                lambda so_far: paths.extend(write(so_far, folder)),
                 folder,
+                lambda so_far: paths.extend(write(so_far, folder)),
                 screen,
             )
         screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))

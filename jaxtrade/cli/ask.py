@@ -227,8 +227,12 @@ def ask(config: RunConfig, at: str | None, repeat: int, as_json: bool) -> int:
     DataError.
     """
     members = members_of(config)
-    for member in members:
-        _check_kind(member.advisor.kind)
+    for kind in (member.advisor.kind for member in members):
+        if why := _KEPT.get(kind.partition(":")[0]):
+            raise ConfigError(
+                f"advisor.kind = {kind}: {why}; to ask, give --advisor rules, mock:KIND, "
+                "recorded:FILE, ollama:NAME or the URL of a server"
+            )
     market = load_market(config)
     documents = [_document_of(with_model(member, say), market, at, repeat) for member in members]
     if as_json:
@@ -237,22 +241,14 @@ def ask(config: RunConfig, at: str | None, repeat: int, as_json: bool) -> int:
         )
     else:
         print("\n\n".join("\n".join(_lines(document)) for document in documents))
-    return (
-        0
-        if all(
-            answer["advice"] is not None for document in documents for answer in document["answers"]
-        )
-        else 1
-    )
+    answers = [answer for document in documents for answer in document["answers"]]
+    return int(any(answer["advice"] is None for answer in answers))
 
 
 def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int) -> dict[str, Any]:
     """Ask one advisor, and return all that is shown, as JSON values."""
-    book, splits, labels = (
-        make_book(market, config),
-        split_sessions(market, config.split),
-        labels_of(market, config),
-    )
+    book, labels = make_book(market, config), labels_of(market, config)
+    splits = split_sessions(market, config.split)
     inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
     scored = inside["train"] & labels.room  # what followed the usual bar can then be shown
     bar = bar_at(book, scored if (scored & book.askable).any() else inside["train"], at)
@@ -263,24 +259,47 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
     finally:
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
-    followed = [
-        explained(side_of(reply.answer.advice), bar, labels)
-        for reply in replies
-        if reply.answer.advice is not None and split == "train"
-    ]
-    document = _document(config, question, split, replies, followed, backend.identity())
-    document["last_of_training"] = at is None
-    return document
-
-
-def _check_kind(kind: str) -> None:
-    """Raises ConfigError for a kind that answers no question."""
-    head = kind.partition(":")[0]
-    if head in _KEPT:
-        raise ConfigError(
-            f"advisor.kind = {kind}: {_KEPT[head]}; to ask, give --advisor rules, mock:KIND, "
-            "recorded:FILE, ollama:NAME or the URL of a server"
+    options, identity, answers = config.advisor.service, backend.identity(), []
+    for reply in replies:
+        answer, advice = reply.answer, reply.answer.advice
+        side, failure = side_of(advice), answer.failure
+        answers.append(
+            {
+                "raw": answer.raw,
+                "model": answer.model,
+                "advice": None
+                if advice is None
+                else {
+                    "direction": DIRECTIONS[side],
+                    "confidence": advice.confidence,
+                    "risk": advice.risk,
+                    "horizon_bars": advice.horizon,
+                    "reason": reply.reason,
+                },
+                "failure": failure and failure.value,
+                "detail": answer.detail,
+                "remedy": failure and remedy(answer, options, identity),
+                "asked": reply.asked,
+                "prompt_tokens": answer.prompt_tokens,
+                "completion_tokens": answer.completion_tokens,
+                "milliseconds": 1000 * answer.latency,
+                "cost": reply.cost,
+                "followed": explained(side, bar, labels) if advice and split == "train" else None,
+            }
         )
+    return {
+        "bar": question.bar,
+        "symbol": question.symbol,
+        "time": question.time,
+        "split": split,
+        "advisor": config.advisor.kind,
+        "model": config.advisor.options.get("model"),
+        "template": question.prompt_version,
+        "prompt": question.prompt,
+        "answers": answers,
+        "served": is_slow(config.advisor.kind),
+        "last_of_training": at is None,
+    }
 
 
 def ask_times(
@@ -381,57 +400,6 @@ def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str])
             return "raise the cap (advisor.service.max_*), or give another advisor.service.ledger"
         case _:
             return "see the server's own messages"
-
-
-def _document(
-    config: RunConfig,
-    question: Question,
-    split: str,
-    replies: Sequence[Reply],
-    followed: Sequence[str],
-    identity: Mapping[str, str],
-) -> dict[str, Any]:
-    options = config.advisor.service
-    later = iter(followed)
-    answers = []
-    for reply in replies:
-        answer, advice = reply.answer, reply.answer.advice
-        answers.append(
-            {
-                "raw": answer.raw,
-                "model": answer.model,
-                "advice": None
-                if advice is None
-                else {
-                    "direction": DIRECTIONS[side_of(advice)],
-                    "confidence": advice.confidence,
-                    "risk": advice.risk,
-                    "horizon_bars": advice.horizon,
-                    "reason": reply.reason,
-                },
-                "failure": None if answer.failure is None else answer.failure.value,
-                "detail": answer.detail,
-                "remedy": None if answer.failure is None else remedy(answer, options, identity),
-                "asked": reply.asked,
-                "prompt_tokens": answer.prompt_tokens,
-                "completion_tokens": answer.completion_tokens,
-                "milliseconds": 1000 * answer.latency,
-                "cost": reply.cost,
-                "followed": next(later, None) if advice is not None else None,
-            }
-        )
-    return {
-        "bar": question.bar,
-        "symbol": question.symbol,
-        "time": question.time,
-        "split": split,
-        "advisor": config.advisor.kind,
-        "model": config.advisor.options.get("model"),
-        "template": question.prompt_version,
-        "prompt": question.prompt,
-        "answers": answers,
-        "served": is_slow(config.advisor.kind),
-    }
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, add_actions, add_command, columns, table
+from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, columns, table
 from jaxtrade.cli.shared import ADVISOR, DATA, PATHS, flag_overrides, resolve, say, with_absent
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
@@ -172,48 +172,37 @@ EXAMPLES = pairs(
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Add the parser of `config`."""
-    actions = add_actions(
-        commands, "config", "show a resolved configuration, explain a key, list all keys"
-    )
-    add_command(
-        actions,
-        "show",
-        "the resolved configuration as YAML; a comment says where each value is from",
-        "config?  a YAML file or a shipped configuration (default: quickstart)",
-        DATA,
-        SEED,
-        COMMON,
-        f"""
-        --test  as train --test resolves it
-        --advisor KIND|URL  {ADVISOR}
-        --changed  leave out the keys that have their default
-        """,
-    )
-    add_command(
-        actions,
-        "explain",
-        "type, range, default, meaning and an example of a key, or the keys of a section",
-        "KEY  section.key, a section, or a key's own name if only one section has it",
-    )
-    add_command(
-        actions,
-        "keys",
-        "a table of all keys",
-        "PREFIX?  a section, or the beginning of a key",
-        prefix={"default": ""},
-    )
-    add_command(
-        actions,
-        "import",
-        "turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
-        "one of ours; stderr says what became of each key",
-        """
-        FILE : Path  its YAML file
-        -o, --out FILE : Path  write ours there instead of to stdout; it must not exist
-        """,
-    )
+CONFIG = (
+    "show a resolved configuration, explain a key, list all keys",
+    "action",
+    {
+        "show": (
+            "the resolved configuration as YAML; a comment says where each value is from",
+            "config?  a YAML file or a shipped configuration (default: quickstart)",
+            DATA,
+            SEED,
+            COMMON,
+            f"""
+            --test  as train --test resolves it
+            --advisor KIND|URL  {ADVISOR}
+            --changed  leave out the keys that have their default
+            """,
+        ),
+        "explain": (
+            "type, range, default, meaning and an example of a key, or the keys of a section",
+            "KEY  section.key, a section, or a key's own name if only one section has it",
+        ),
+        "keys": ("a table of all keys", "PREFIX?  a section, or the beginning of a key"),
+        "import": (
+            "turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
+            "one of ours; stderr says what became of each key",
+            """
+            FILE : Path  its YAML file
+            -o, --out FILE : Path  write ours there instead of to stdout; it must not exist
+            """,
+        ),
+    },
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -225,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.action == "import":
         import_file(args.file, args.out)
     else:
-        print("\n".join(key_table(chosen_keys(args.prefix), columns())))
+        print("\n".join(key_table(chosen_keys(args.prefix or ""), columns())))
     return 0
 
 

@@ -14,7 +14,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
@@ -70,33 +69,29 @@ def _evaluate(args: Namespace) -> int:
         )
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
-        from jaxtrade.runs.evaluate import evaluate_run
+        from jaxtrade.runs.evaluate import Request, evaluate_run
         from jaxtrade.runs.studies import grid_run, nulls_run, study_run
 
-        asked: dict[str, Any] = {
-            "path": Path(args.run),
-            "split": args.split,
-            "as_json": args.json,
-            "seed": args.seed,
-            "data": args.data,
-            "screen": screen,
-            "agent": args.agent,
-        }
-        advised = asked | {"advisor": args.advisor, "overrides": args.overrides}
+        request = Request(
+            Path(args.run),
+            args.split,
+            args.json,
+            args.seed,
+            args.advisor,
+            args.overrides,
+            args.data,
+            screen,
+            args.agent,
+        )
+        titles = [title for flag, title in runs.GRIDS.items() if getattr(args, flag)]
         if studies:
-            text = study_run(draws=runs.draws(args), broken_down=args.breakdown, **advised)
+            text = study_run(request, runs.draws(args), args.breakdown)
         elif spec is not None:
-            text = nulls_run(spec=spec, **asked)
-        elif any(getattr(args, name) for name in runs.GRIDS):
-            text = grid_run(
-                intrabar=args.intrabar_grid,
-                costs=args.cost_grid,
-                latency=args.latency_grid,
-                attribution=args.attribution,
-                **advised,
-            )
+            text = nulls_run(request, spec)
+        elif titles:
+            text = grid_run(request, titles)
         else:
-            text = evaluate_run(**advised)
+            text = evaluate_run(request)
     print_result(text, screen)
     return 0
 
@@ -127,11 +122,10 @@ def _data(args: Namespace) -> int:
 def _replay(args: Namespace) -> int:
     rundir.read_run(Path(args.run))
     keep_programs()
-    from jaxtrade.runs.evaluate import replay_run
+    from jaxtrade.runs.evaluate import Request, replay_run
 
-    for line in replay_run(
-        Path(args.run), args.session, args.seed, args.data, args.symbol, args.agent
-    ):
+    request = Request(Path(args.run), seed=args.seed, data=args.data, agent=args.agent)
+    for line in replay_run(request, args.session, args.symbol):
         show(line)
     return 0
 
@@ -175,10 +169,6 @@ def _menu(args: Namespace) -> int:
     return menu.walk(menu.run_command)
 
 
-def _launch(args: Namespace) -> int:
-    return launch.run(args, build_parser().parse_args)
-
-
 def _completion(args: Namespace) -> int:
     print(listing.script(args.shell, build_parser()))
     return 0
@@ -219,7 +209,7 @@ COMMANDS = {
     "list": listing.run,
     "menu": _menu,
     "completion": _completion,
-    "launch": _launch,
+    "launch": lambda args: launch.run(args, build_parser().parse_args),
     "report": runs.report,
     "runs": runs.list_runs,
     "compare": runs.compare,

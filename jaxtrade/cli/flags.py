@@ -15,7 +15,7 @@ import re
 import reprlib
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,12 @@ from jaxtrade.text import aligned, pairs
 
 _HEAD = re.compile(
     r"(?:(?P<short>-\w), )?(?P<name>[^\s?*+]+)(?P<nargs>[?*+]?)"
-    r"(?: (?P<value>[^\s\[]\S*?))?(?P<many> \.\.\.)?(?: \[(?P<default>.+)\])?"
+    r"(?: (?P<value>[^\s\[!]\S*?))?(?P<many> \.\.\.)?(?: \[(?P<default>.+)\])?(?P<required> !)?"
     r"(?: : (?P<kind>\w+(?: or \w+)*))?(?: -> (?P<dest>\w+))?"
 )
 
 
-def add_flags(parser: Any, *texts: str, **settings: Any) -> None:
+def add_flags(parser: Any, *texts: str) -> None:
     """Add the flags and arguments that the texts list, one on a line; indented lines go on with its
     help, which two spaces begin:
 
@@ -41,12 +41,12 @@ def add_flags(parser: Any, *texts: str, **settings: Any) -> None:
         --quiet              a flag without a value
         --run-dir DIR        a flag with a value
         --set KEY=VALUE ...  a flag that may be repeated: a list
+        --session DATE !     a flag that must be given
         --from RUN -> source with the name of its attribute, where that is another one
         --split {test,all}   a flag with one of some values
         --port N [0]         a flag with a default, which is read as a value is
         --envs N : count or auto  a flag whose value a function of `KINDS` reads, or is that word
-
-    settings: attribute -> further settings of `add_argument`.
+        --sort BY : age or name   a flag with one of some values
     """
     for option in re.split(r"\n(?! )", "\n".join(map(inspect.cleandoc, texts))):
         head, _, said = re.sub(r"\n +", " ", option).partition("  ")
@@ -64,6 +64,7 @@ def add_flags(parser: Any, *texts: str, **settings: Any) -> None:
                 given["choices"] = tuple(value.strip("{}").split(","))
             else:
                 given["metavar"] = value
+            given |= {"required": True} if found["required"] else {}
             if found["many"]:
                 given |= {"action": "append", "default": []}
         else:
@@ -72,25 +73,32 @@ def add_flags(parser: Any, *texts: str, **settings: Any) -> None:
             given |= {"nargs": found["nargs"]} if found["nargs"] else {}
             given |= {"metavar": name} if name != dest else {}
         given |= {"default": found["default"]} if found["default"] else {}
-        given |= {"type": _reads(found["kind"])} if found["kind"] else {}
-        parser.add_argument(*names, **given | settings.pop(dest, {}))
-    assert not settings, settings
+        if found["kind"]:
+            kind, *words = found["kind"].split(" or ")
+            if words and kind not in KINDS:
+                given["choices"] = (kind, *words)
+            else:
+                given["type"] = _reads(KINDS[kind], words)
+        parser.add_argument(*names, **given)
 
 
-def add_command(commands: Any, name: str, about: str, *texts: str, **settings: Any) -> Any:
-    """Add a command with what `add_flags` adds to it -> its parser. about: its line in the help."""
-    parser = commands.add_parser(name, help=about)
-    if texts:
-        add_flags(parser, *texts, **settings)
-    return parser
+Commands = Mapping[str, Sequence[Any]]
 
 
-def add_actions(commands: Any, name: str, about: str, dest: str = "action") -> Any:
-    """Add a command that has actions of its own -> what these are added to. dest: what they are
-    called.
+def add_commands(commands: Any, known: Commands) -> None:
+    """Add commands by name, each as its line in the help and then the texts of `add_flags`; or what
+    its actions are called and the actions, which are commands of their own.
     """
-    parser = add_command(commands, name, about)
-    return parser.add_subparsers(dest=dest, required=True, metavar=dest.upper())
+    for name, (about, *rest) in known.items():
+        parser = commands.add_parser(name, help=about)
+        match rest:
+            case [str(dest), Mapping() as actions]:
+                metavar = dest.upper()
+                add_commands(
+                    parser.add_subparsers(dest=dest, required=True, metavar=metavar), actions
+                )
+            case texts:
+                add_flags(parser, *texts)
 
 
 # Tables that commands print: as wide as the terminal, or whole if the output goes elsewhere.
@@ -188,10 +196,9 @@ KINDS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def _reads(kind: str) -> Callable[[str], Any]:
-    """The function for `count`, or for `count or auto`, which also takes that word."""
-    name, *words = kind.split(" or ")
-    return KINDS[name] if not words else lambda text: text if text in words else KINDS[name](text)
+def _reads(read: Callable[[str], Any], words: Sequence[str]) -> Callable[[str], Any]:
+    """The function, which also takes some words as they are."""
+    return (lambda text: text if text in words else read(text)) if words else read
 
 
 SEED = "--seed N : whole  seed of everything random (key seed)"

@@ -11,7 +11,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.flags import add_command
 from jaxtrade.cli.shared import check_names
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
 from jaxtrade.config.run import ENOUGH
@@ -32,23 +31,19 @@ HELD_OUT = 10
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 
-def add_parser(commands: Any) -> None:
-    """Add the parser of `init`."""
-    add_command(
-        commands,
-        "init",
-        "look at your file of bars and write a configuration that reads it",
-        """
-        FILE : Path  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
-        --market MARKET  contract symbol, e.g. ES
-        --contract FILE  your own contract instead of --market, or a shipped one such as SPY
-        --set KEY=VALUE ... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
-            data.stamp=open; any other key is written too (repeatable)
-        --out YAML : Path  the configuration (default: the file's name with .yaml, in this folder); an
-            existing file is never overwritten
-        --non-interactive  never ask; say which flags are missing instead
-        """,
-    )
+INIT = (
+    "look at your file of bars and write a configuration that reads it",
+    """
+    FILE : Path  CSV, CSV.gz, zip or Parquet, or a folder of LEAN's daily zips
+    --market MARKET  contract symbol, e.g. ES
+    --contract FILE  your own contract instead of --market, or a shipped one such as SPY
+    --set KEY=VALUE ... -> overrides  what you know, e.g. --set data.time_zone=UTC --set
+        data.stamp=open; any other key is written too (repeatable)
+    --out YAML : Path  the configuration (default: the file's name with .yaml, in this folder); an
+        existing file is never overwritten
+    --non-interactive  never ask; say which flags are missing instead
+    """,
+)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,11 +99,19 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
     }
 
 
+def _read(journal: Path) -> Recorded:
+    """A journal whose rows are those of this version. Raises JournalError."""
+    recorded = read_journal(journal)
+    if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
+        raise JournalError(
+            f"{journal}: rows are not {WIDTH} wide; it is no journal of this version"
+        )
+    return recorded
+
+
 def journal_report(path: Path) -> dict[str, Any]:
     """The report on a journal as JSON values."""
-    recorded = read_journal(path)
-    if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
-        raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
+    recorded = _read(path)
     bars = np.array([bar for delta in recorded.deltas for bar in delta.bars], np.int64)
     rows = np.array([row for delta in recorded.deltas for row in delta.rows], np.float32).reshape(
         -1, WIDTH
@@ -136,18 +145,18 @@ def described(
     side = directions(rows)
     confidence = rows[:, 3].astype(np.float64)
     at = np.clip((confidence * bins).astype(int), 0, bins - 1)
-    came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
-    scored = (side != 0) & (came != 0)
-    ranges = []
-    for i in range(bins):
-        inside = at == i
-        here: dict[str, Any] = {"from": i / bins, "to": (i + 1) / bins, "rows": int(inside.sum())}
-        if followed is not None:
-            here |= {
-                "scored": int((scored & inside).sum()),
-                "hits": int((scored & inside & (side == came)).sum()),
-            }
-        ranges.append(here)
+    counted: dict[str, Any] = {"rows": slice(None)}
+    if followed is not None:
+        came = followed[bars]
+        scored = (side != 0) & (came != 0)
+        counted |= {"scored": scored, "hits": scored & (side == came)}
+    counts = {
+        name: np.bincount(at[which], minlength=bins).tolist() for name, which in counted.items()
+    }
+    ranges = [
+        {"from": i / bins, "to": (i + 1) / bins} | {name: each[i] for name, each in counts.items()}
+        for i in range(bins)
+    ]
     spread = {
         name: {
             "least": float(values.min()),
@@ -264,8 +273,7 @@ def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
         instead of its own.
     Raises ConfigError (no run, or none with a journal), DataError (its bars), JournalError.
     """
-    journal = _journal_of(path)
-    recorded = read_journal(journal)
+    recorded = _read(_journal_of(path))
     for note in recorded.notes:
         say(f"note: {note}")
     rows = rows_of(path, recorded, data)
@@ -316,11 +324,7 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
     reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
     rows = []
     for delta in recorded.deltas:
-        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), -1)
-        if values.shape[1] != WIDTH:
-            raise JournalError(
-                f"{path / JOURNAL}: rows are not {WIDTH} wide; it is no journal of this version"
-            )
+        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), WIDTH)
         for at, side, confidence in zip(
             delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True
         ):
@@ -500,12 +504,9 @@ def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
             ]
             for run in (one, other)
         ]
-        pairs = zip(
-            *(each + [""] * (max(map(len, lines)) - len(each)) for each in lines), strict=True
-        )
         yield from (
             f"{name}, line {number}: {a!r} and {b!r}"
-            for number, (a, b) in enumerate(pairs, 1)
+            for number, (a, b) in enumerate(zip_longest(*lines, fillvalue=""), 1)
             if a != b
         )
 

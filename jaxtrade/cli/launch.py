@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
 
-from jaxtrade.cli.flags import add_actions, add_command
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import job
 from jaxtrade.launching.job import Job, command_of, manifest
@@ -19,11 +17,11 @@ ENGINES = {
     "trainjob": "print a TrainJob for Kubeflow Trainer 2",
     "sky": "print a task for SkyPilot's managed jobs",
 }
-WORDS = "the training, after '--': train CONFIG --run-dir DIR ..."
+WORDS = "WORD* -> words  the training, after '--': train CONFIG --run-dir DIR ..."
 
 
 JOB = """
-    --print -> printed  print the manifest; starting it is left to the engine's own tools
+    --print ! -> printed  print the manifest; starting it is left to the engine's own tools
     --name NAME [jaxtrade]  of the job (default: jaxtrade)
     --nodes N [1] : count  machines (default: 1)
     --gpus-per-node N [1] : whole  GPUs of each machine; 0 trains on CPUs (default: 1)
@@ -56,29 +54,25 @@ OF_SOME = (
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Add `launch` with its engines."""
-    engines = add_actions(
-        commands,
-        "launch",
-        "train in several processes: here, or by a manifest for an engine",
-        "engine",
-    )
-    words = f"WORD* -> words  {WORDS}"
-    add_command(
-        engines,
-        "local",
-        "start the processes on this machine, and stop all when one fails",
-        """
-        -n, --processes N [2] : count  how many (default: 2)
-        --devices-per-process K : count  devices of each: its own GPUs, or host devices on a CPU
-            (default: 1)
-        """,
-        words,
-    )
-    for name, about in ENGINES.items():
-        own = [text for names, text in OF_SOME if name in names.split()]
-        add_command(engines, name, about, JOB, *own, words, printed={"required": True})
+LAUNCH = (
+    "train in several processes: here, or by a manifest for an engine",
+    "engine",
+    {
+        "local": (
+            "start the processes on this machine, and stop all when one fails",
+            """
+            -n, --processes N [2] : count  how many (default: 2)
+            --devices-per-process K : count  devices of each: its own GPUs, or host devices on a CPU
+                (default: 1)
+            """,
+            WORDS,
+        ),
+        **{
+            name: (about, JOB, *(text for names, text in OF_SOME if name in names.split()), WORDS)
+            for name, about in ENGINES.items()
+        },
+    },
+)
 
 
 def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) -> int:

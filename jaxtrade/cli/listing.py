@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
-from jaxtrade.cli.flags import add_command, columns, table
+from jaxtrade.cli.flags import columns, table
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import all_keys, sections, shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract, load_contract
@@ -28,21 +28,6 @@ from jaxtrade.registry import Registry, import_parts
 Rows = list[tuple[str, ...]]  # the first one is the heading
 Tables = list[tuple[Rows, tuple[int, ...]]]  # each with its columns of figures
 OWN = "your own"
-
-
-def add_parser(commands: Any) -> None:
-    """Add the parser of `list`."""
-    add_command(
-        commands,
-        "list",
-        "the known markets, accounts, features, rewards, presets, ...",
-        f"""
-        WHAT?  one of {", ".join(LISTS)}; without it, what can be listed
-        --import MODULE ... -> modules  import a module that registers parts of your own, to list
-            them too (repeatable)
-        """,
-        what={"choices": tuple(LISTS)},
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -298,6 +283,15 @@ LISTS = {
 }
 
 
+LIST = (
+    "the known markets, accounts, features, rewards, presets, ...",
+    f"""
+    WHAT? : {" or ".join(LISTS)}  one of {", ".join(LISTS)}; without it, what can be listed
+    --import MODULE ... -> modules  import a module that registers parts of your own, to list
+        them too (repeatable)
+    """,
+)
+
 # `jaxtrade completion SHELL`: prints a script that completes commands, flags and names in a shell.
 #
 # shtab makes the script from the parser. The script holds all words, so completing starts no
@@ -317,15 +311,10 @@ complete -o bashdefault -F _jaxtrade_complete jaxtrade
 """
 
 
-def add_completion(commands: Any) -> None:
-    """Add the parser of `completion`."""
-    add_command(
-        commands,
-        "completion",
-        "print a script that completes commands, flags and keys in a shell",
-        f"SHELL  one of {', '.join(SHELLS)}",
-        shell={"choices": SHELLS},
-    )
+COMPLETION = (
+    "print a script that completes commands, flags and keys in a shell",
+    f"SHELL : {' or '.join(SHELLS)}  one of {', '.join(SHELLS)}",
+)
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:

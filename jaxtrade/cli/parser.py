@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
-from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_actions, add_command, add_flags, name_flag
+from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
 from jaxtrade.config.faults import foreign
 from jaxtrade.config.learners import LEARNER, SECTIONS
@@ -140,225 +140,148 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
     return {heading: group for heading, group in found.items() if group}
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser with every command and flag."""
-    parser = Parser(
-        prog="jaxtrade",
-        description="Intraday-trading reinforcement learning in JAX.",
-        formatter_class=GroupedHelp,
-        epilog=EPILOG,
-    )
-    parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", title="commands"
-    )
-    for add_parser in (
-        _add_train,
-        training.add_walkforward,
-        _add_curriculum,
-        _add_evaluate,
-        runs.add_report,
-        _add_data,
-        _add_replay,
-        runs.add_runs,
-        runs.add_compare,
-        runs.add_watch,
-        init.add_parser,
-        advise.add_parser,
-        advise.add_ablate,
-        config_command.add_parser,
-        listing.add_parser,
-        _add_menu,
-        launch.add_parser,
-        _add_bench,
-        _add_doctor,
-        listing.add_completion,
-    ):
-        add_parser(commands)
-    for name in OF_RUNS:
-        add_flags(commands.choices[name], TRUST)
-    return parser
+TRAIN = (
+    "train a policy and evaluate it on the held-out sessions",
+    "config?  a YAML file or a shipped configuration (default: quickstart)",
+    DATA,
+    SEED,
+    COMMON,
+    name_flag("run"),
+    AGENTS,
+    """
+    --test  a run of about a minute, to see that everything works
+    --non-interactive  has no effect; accepted for scripts (the command never asks)
+    """,
+    QUIET,
+    f"""
+    --run-dir DIR  directory of the new run (default: runs/<market-task-utc-id>)
+    --from RUN -> source  start from another run's policy, widened to this run's slots and
+        actions by name (transfer.*)
+    --continue RUN -> onward  start from another run's policy, optimiser state and
+        configuration; --set changes its keys
+    --advisor KIND|URL  {ADVISOR}
+    --resume RUN  continue a run from its newest good checkpoint; of the keys, --set takes
+        control.wall_clock alone
+    --perf  also print what was measured of the run: steps per second, seconds of compilation
+        and of each phase, devices, bytes
+    --perf-one  as --perf, and time one update with a single environment too, to compare
+    --devices N : devices or all or auto  devices to train on, or all that JAX sees; a CPU counts as N devices (key
+        parallel.devices)
+    --eager  compile nothing, which is very slow: to find a fault with print or a debugger
+        (key compute.eager); each update is a chunk of its own
+    --auto-resume  continue the run in --run-dir if there is one, else start it; the same
+        command again and again is right
+    """,
+)
 
 
-def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """End with an error in usage if a word of the command line, or the value of a flag, is empty:
-    no argument may be, and an empty folder would silently be another one."""
-    for number, word in enumerate(words, 1):
-        if not word.strip() or re.fullmatch(r"--[a-z-]+=\s*", word):
-            before = word or (words[number - 2] if number > 1 else "")
-            parser.error(
-                f"argument {number} is empty{f' ({before.strip()})' if before.strip() else ''}; give it a "
-                "value, or leave it out (a variable of the shell may be unset)"
-            )
+CURRICULUM = (
+    "train a policy through several tasks, each phase behind a gate",
+    "config?  a YAML file or a shipped curriculum (default: curriculum)",
+    DATA,
+    SEED,
+    COMMON,
+    name_flag("curriculum"),
+    """
+    --test  short phases whose gates are reported only, to see that everything works
+    --non-interactive  has no effect; accepted for scripts (the command never asks)
+    """,
+    QUIET,
+    f"""
+    --run-dir DIR  folder of the new curriculum (default: runs/<market-curriculum-utc-id>)
+    --from RUN -> source  start from an earlier run's policy, at the phase after that run's
+        task
+    --advisor KIND|URL  {ADVISOR}; applies to phases whose task is advised
+    --phase NAME  with --from: the phase to begin with
+    --resume DIR  continue a curriculum at the phase and update at which it stopped
+    """,
+)
 
 
-def _add_train(commands: Any) -> None:
-    train = add_command(
-        commands,
-        "train",
-        "train a policy and evaluate it on the held-out sessions",
-        "config?  a YAML file or a shipped configuration (default: quickstart)",
-        DATA,
-        SEED,
-        COMMON,
-        name_flag("run"),
-        AGENTS,
-        """
-        --test  a run of about a minute, to see that everything works
-        --non-interactive  has no effect; accepted for scripts (the command never asks)
-        """,
-        QUIET,
-        f"""
-        --run-dir DIR  directory of the new run (default: runs/<market-task-utc-id>)
-        --from RUN -> source  start from another run's policy, widened to this run's slots and
-            actions by name (transfer.*)
-        --continue RUN -> onward  start from another run's policy, optimiser state and
-            configuration; --set changes its keys
-        --advisor KIND|URL  {ADVISOR}
-        --resume RUN  continue a run from its newest good checkpoint; of the keys, --set takes
-            control.wall_clock alone
-        --perf  also print what was measured of the run: steps per second, seconds of compilation
-            and of each phase, devices, bytes
-        --perf-one  as --perf, and time one update with a single environment too, to compare
-        --devices N : devices or all or auto  devices to train on, or all that JAX sees; a CPU counts as N devices (key
-            parallel.devices)
-        --eager  compile nothing, which is very slow: to find a fault with print or a debugger
-            (key compute.eager); each update is a chunk of its own
-        --auto-resume  continue the run in --run-dir if there is one, else start it; the same
-            command again and again is right
-        """,
-    )
-    training.process_flags(
-        train,
-        JOIN_S,
-        f"""
-        --heartbeat-seconds S [{HEARTBEAT_S}] : count  silence after which a process counts as dead, and
-            the others end (default: {HEARTBEAT_S})
-        """,
-    )
+EVALUATE = (
+    "evaluate a run's policy against the baselines",
+    """
+    RUN  the run's folder
+    --split {train,validation,test,all} [test]  sessions to evaluate on (default: test)
+    --intrabar-grid  print net profit by intrabar order, and its range, instead of the table
+    --cost-grid  print net profit at multiples of the run's costs, and its range, instead of
+        the table
+    --nulls KIND:DRAWS  print p-values against null markets instead of the table: sign:99,
+        sessions:99, phase:99 or martingale:99 (docs/nulls.md)
+    --latency-grid  print net profit with decisions executed 0 to 3 bars late, its range, and
+        how many came too late, instead of the table
+    --attribution  print which parts of its observation the policy uses, by gradient,
+        permutation and ablation, instead of the table
+    """,
+    runs.STUDIES,
+    QUIET,
+    """
+    --json  print JSON instead of the table
+    --advisor KIND|URL  the advisor, instead of the run's own
+    --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
+        advisor.options.model=NAME (repeatable)
+    --data FILE : Path  the run's own bars at another place
+    --seed SEED : int  one seed of a run with several (default: all; a grid needs one)
+    --agent N : int  one agent of a run with several, by its number in agents.json
+    """,
+)
 
 
-def _add_curriculum(commands: Any) -> None:
-    add_command(
-        commands,
-        "curriculum",
-        "train a policy through several tasks, each phase behind a gate",
-        "config?  a YAML file or a shipped curriculum (default: curriculum)",
-        DATA,
-        SEED,
-        COMMON,
-        name_flag("curriculum"),
-        """
-        --test  short phases whose gates are reported only, to see that everything works
-        --non-interactive  has no effect; accepted for scripts (the command never asks)
-        """,
-        QUIET,
-        f"""
-        --run-dir DIR  folder of the new curriculum (default: runs/<market-curriculum-utc-id>)
-        --from RUN -> source  start from an earlier run's policy, at the phase after that run's
-            task
-        --advisor KIND|URL  {ADVISOR}; applies to phases whose task is advised
-        --phase NAME  with --from: the phase to begin with
-        --resume DIR  continue a curriculum at the phase and update at which it stopped
-        """,
-    )
+MARKET_DATA = (
+    "check or describe market data",
+    "action",
+    {
+        "check": (
+            "read and validate files; exit 2 if any of them has a fault",
+            """
+            FILE+ -> files  bars: CSV, CSV.gz or Parquet
+            --market MARKET  contract symbol (default: ES)
+            --contract FILE  your own contract, instead of --market
+            --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
+                data.time_zone=UTC
+            """,
+            TOLERANCE,
+        ),
+        "describe": (
+            "sessions, stops, costs and ambiguous bars of a market",
+            "config?  a YAML file or a shipped configuration (default: quickstart)",
+            DATA,
+        ),
+    },
+)
 
 
-def _add_evaluate(commands: Any) -> None:
-    add_command(
-        commands,
-        "evaluate",
-        "evaluate a run's policy against the baselines",
-        """
-        RUN  the run's folder
-        --split {train,validation,test,all} [test]  sessions to evaluate on (default: test)
-        --intrabar-grid  print net profit by intrabar order, and its range, instead of the table
-        --cost-grid  print net profit at multiples of the run's costs, and its range, instead of
-            the table
-        --nulls KIND:DRAWS  print p-values against null markets instead of the table: sign:99,
-            sessions:99, phase:99 or martingale:99 (docs/nulls.md)
-        --latency-grid  print net profit with decisions executed 0 to 3 bars late, its range, and
-            how many came too late, instead of the table
-        --attribution  print which parts of its observation the policy uses, by gradient,
-            permutation and ablation, instead of the table
-        """,
-        runs.STUDIES,
-        QUIET,
-        """
-        --json  print JSON instead of the table
-        --advisor KIND|URL  the advisor, instead of the run's own
-        --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
-            advisor.options.model=NAME (repeatable)
-        --data FILE : Path  the run's own bars at another place
-        --seed SEED : int  one seed of a run with several (default: all; a grid needs one)
-        --agent N : int  one agent of a run with several, by its number in agents.json
-        """,
-    )
+REPLAY = (
+    "one session bar by bar: seen, masked, chosen, filled",
+    """
+    RUN  the run's folder
+    --session DATE !  trade date, YYYY-MM-DD
+    --data FILE : Path  the run's own bars at another place
+    --seed SEED : int  which policy, of a run with several
+    --agent N : int  which policy, by its number in agents.json
+    --symbol SYMBOL  which symbol, of a run with several
+    """,
+)
 
 
-def _add_data(commands: Any) -> None:
-    actions = add_actions(commands, "data", "check or describe market data")
-    add_command(
-        actions,
-        "check",
-        "read and validate files; exit 2 if any of them has a fault",
-        """
-        FILE+ -> files  bars: CSV, CSV.gz or Parquet
-        --market MARKET  contract symbol (default: ES)
-        --contract FILE  your own contract, instead of --market
-        --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
-            data.time_zone=UTC
-        """,
-        TOLERANCE,
-    )
-    add_command(
-        actions,
-        "describe",
-        "sessions, stops, costs and ambiguous bars of a market",
-        "config?  a YAML file or a shipped configuration (default: quickstart)",
-        DATA,
-    )
-
-
-def _add_replay(commands: Any) -> None:
-    add_command(
-        commands,
-        "replay",
-        "one session bar by bar: seen, masked, chosen, filled",
-        """
-        RUN  the run's folder
-        --session DATE  trade date, YYYY-MM-DD
-        --data FILE : Path  the run's own bars at another place
-        --seed SEED : int  which policy, of a run with several
-        --agent N : int  which policy, by its number in agents.json
-        --symbol SYMBOL  which symbol, of a run with several
-        """,
-        session={"required": True},
-    )
-
-
-def _add_bench(commands: Any) -> None:
-    bench = add_command(
-        commands,
-        "bench",
-        "measure speed and memory: a JSON line on stdout and a file per bench",
-        """
-        NAME* -> names  benches (default: all, each in a process of its own); an unknown name
-            prints the list
-        --quick  small shapes and few repeats, to see that it works; written to
-            bench/results/quick unless --out is given
-        --compare FILE : Path  an earlier result, or a folder of them: also print new against old, and
-            what else differs between the two
-        --out DIR : Path  folder of the results (default: bench/results)
-        --repeats N : int  repeats of every side (default: 7, at least 5; with --quick default 2)
-        --purejaxrl DIR : Path  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
-            to fetch it); without it, that side is left out
-        --force  write full results although the machine is not idle (load average above 0.3,
-            steal time above 1 %% during a side); they are marked
-        --code DIR : Path  a checkout of another version, which `versions` compares with this one
-        """,
-    )
-    _add_bench_groups(bench)
+BENCH = (
+    "measure speed and memory: a JSON line on stdout and a file per bench",
+    """
+    NAME* -> names  benches (default: all, each in a process of its own); an unknown name
+        prints the list
+    --quick  small shapes and few repeats, to see that it works; written to
+        bench/results/quick unless --out is given
+    --compare FILE : Path  an earlier result, or a folder of them: also print new against old, and
+        what else differs between the two
+    --out DIR : Path  folder of the results (default: bench/results)
+    --repeats N : int  repeats of every side (default: 7, at least 5; with --quick default 2)
+    --purejaxrl DIR : Path  your checkout of PureJaxRL (it is no package; docs/benchmarks.md says how
+        to fetch it); without it, that side is left out
+    --force  write full results although the machine is not idle (load average above 0.3,
+        steal time above 1 %% during a side); they are marked
+    --code DIR : Path  a checkout of another version, which `versions` compares with this one
+    """,
+)
 
 
 def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
@@ -390,25 +313,82 @@ def _add_bench_groups(bench: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_menu(commands: Any) -> None:
-    add_command(
-        commands,
-        "menu",
-        "choose what to do from numbered lists; prints each command that it runs",
-        "--non-interactive  refuse, because a menu asks",
+MENU = (
+    "choose what to do from numbered lists; prints each command that it runs",
+    "--non-interactive  refuse, because a menu asks",
+)
+
+
+DOCTOR = (
+    "examine this machine; every problem comes with a fix",
+    """
+    --json  print JSON instead of the table
+    --run-dir DIR [runs]  folder of runs to examine (default: runs)
+    --distributed  examine instead the processes that this one would join for a run: start it
+        in all of them, as the run would be
+    """,
+)
+
+
+COMMANDS = {
+    "train": TRAIN,
+    "walkforward": training.WALKFORWARD,
+    "curriculum": CURRICULUM,
+    "evaluate": EVALUATE,
+    "report": runs.REPORT,
+    "data": MARKET_DATA,
+    "replay": REPLAY,
+    "runs": runs.RUNS,
+    "compare": runs.COMPARE,
+    "watch": runs.WATCH,
+    "init": init.INIT,
+    "advise": advise.ADVISE,
+    "ablate": advise.ABLATE,
+    "config": config_command.CONFIG,
+    "list": listing.LIST,
+    "menu": MENU,
+    "launch": launch.LAUNCH,
+    "bench": BENCH,
+    "doctor": DOCTOR,
+    "completion": listing.COMPLETION,
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser with every command and flag."""
+    parser = Parser(
+        prog="jaxtrade",
+        description="Intraday-trading reinforcement learning in JAX.",
+        formatter_class=GroupedHelp,
+        epilog=EPILOG,
     )
-
-
-def _add_doctor(commands: Any) -> None:
-    doctor = add_command(
-        commands,
-        "doctor",
-        "examine this machine; every problem comes with a fix",
-        """
-        --json  print JSON instead of the table
-        --run-dir DIR [runs]  folder of runs to examine (default: runs)
-        --distributed  examine instead the processes that this one would join for a run: start it
-            in all of them, as the run would be
+    parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", title="commands"
+    )
+    add_commands(commands, COMMANDS)
+    training.process_flags(
+        commands.choices["train"],
+        JOIN_S,
+        f"""
+        --heartbeat-seconds S [{HEARTBEAT_S}] : count  silence after which a process counts as dead, and
+            the others end (default: {HEARTBEAT_S})
         """,
     )
-    training.process_flags(doctor, 60)
+    training.process_flags(commands.choices["doctor"], 60)
+    _add_bench_groups(commands.choices["bench"])
+    for name in OF_RUNS:
+        add_flags(commands.choices[name], TRUST)
+    return parser
+
+
+def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """End with an error in usage if a word of the command line, or the value of a flag, is empty:
+    no argument may be, and an empty folder would silently be another one."""
+    for number, word in enumerate(words, 1):
+        if not word.strip() or re.fullmatch(r"--[a-z-]+=\s*", word):
+            before = word or (words[number - 2] if number > 1 else "")
+            parser.error(
+                f"argument {number} is empty{f' ({before.strip()})' if before.strip() else ''}; give it a "
+                "value, or leave it out (a variable of the shell may be unset)"
+            )

@@ -15,9 +15,9 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jaxtrade.cli.flags import add_command, columns, table
+from jaxtrade.cli.flags import columns, table
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import ACCOUNTS, DRAWS, HORIZON, AccountDraws, check_draws
 from jaxtrade.text import printable, several, show
@@ -30,21 +30,16 @@ HEAD = ("run", "status", "market", "learner", "task", "steps", "net/day ($)", "d
 FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
 
-def add_runs(commands: Any) -> None:
-    """Add the parser of `runs`."""
-    add_command(
-        commands,
-        "runs",
-        "the runs in a folder, one line each: status, steps, held-out figures, age",
-        f"""
-        FOLDER? [runs]  the folder that holds the runs, or one run (default: runs)
-        --sort BY [age]  one of {", ".join(ORDERS)} (default: age, the latest sign of life first; net, days and steps:
-            the largest first)
-        --reverse  the other way round; what has no such figure stays last
-        --json  print JSON instead of the table
-        """,
-        sort={"choices": ORDERS},
-    )
+RUNS = (
+    "the runs in a folder, one line each: status, steps, held-out figures, age",
+    f"""
+    FOLDER? [runs]  the folder that holds the runs, or one run (default: runs)
+    --sort BY [age] : {" or ".join(ORDERS)}  one of {", ".join(ORDERS)} (default: age, the latest
+        sign of life first; net, days and steps: the largest first)
+    --reverse  the other way round; what has no such figure stays last
+    --json  print JSON instead of the table
+    """,
+)
 
 
 def list_runs(args: Namespace) -> int:
@@ -113,25 +108,21 @@ def _age(seconds: float | None) -> str:
 # `jaxtrade report`: one page of a finished run or walk-forward, from its files.
 
 
-def add_report(commands: Any) -> None:
-    """Add the command."""
-    add_command(
-        commands,
-        "report",
-        "make one HTML page of a run's results, and the same figures as JSON",
-        """
-        RUN  the folder of a run or of a walk-forward
-        --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
-            must have been evaluated
-        --seed SEED : int  one seed of a run with several (default: the first)
-        --agent N : int  one agent of a run with several, by its number in agents.json
-        --symbol SYMBOL  one symbol of a run with several
-        --out FOLDER : Path  folder of the files (default: RUN/report)
-        --max-mb MB [3.0] : float  largest size of the page; the oldest bars are left out beyond it, and the
-            page says so (default: 3)
-        --open  show the page in the browser
-        """,
-    )
+REPORT = (
+    "make one HTML page of a run's results, and the same figures as JSON",
+    """
+    RUN  the folder of a run or of a walk-forward
+    --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
+        must have been evaluated
+    --seed SEED : int  one seed of a run with several (default: the first)
+    --agent N : int  one agent of a run with several, by its number in agents.json
+    --symbol SYMBOL  one symbol of a run with several
+    --out FOLDER : Path  folder of the files (default: RUN/report)
+    --max-mb MB [3.0] : float  largest size of the page; the oldest bars are left out beyond it, and the
+        page says so (default: 3)
+    --open  show the page in the browser
+    """,
+)
 
 
 def report(args: Namespace) -> int:
@@ -169,21 +160,17 @@ def report(args: Namespace) -> int:
 # `jaxtrade compare`: runs against each other, day by day. Starts no JAX.
 
 
-def add_compare(commands: Any) -> None:
-    """Add the parser of `compare`."""
-    add_command(
-        commands,
-        "compare",
-        "runs against each other, paired by held-out day: differences with intervals",
-        """
-        RUN+ -> runs  folders of runs or walk-forwards; the others are compared with the first
-        --split {test,validation,train,all} [test]  whose days (default: test); each run must have been
-            evaluated on it
-        --shared-days  compare on the days that all have, although some have others too, as a run
-            and a walk-forward
-        --json  print JSON instead of the table
-        """,
-    )
+COMPARE = (
+    "runs against each other, paired by held-out day: differences with intervals",
+    """
+    RUN+ -> runs  folders of runs or walk-forwards; the others are compared with the first
+    --split {test,validation,train,all} [test]  whose days (default: test); each run must have been
+        evaluated on it
+    --shared-days  compare on the days that all have, although some have others too, as a run
+        and a walk-forward
+    --json  print JSON instead of the table
+    """,
+)
 
 
 def compare(args: Namespace) -> int:
@@ -210,18 +197,14 @@ def compare(args: Namespace) -> int:
 # heavy library.
 
 
-def add_watch(commands: Any) -> None:
-    """Add `watch`."""
-    add_command(
-        commands,
-        "watch",
-        "open a live page about runs while they train, for this machine alone",
-        """
-        RUN|DIR? [runs] -> folder  a run's folder, or a folder of runs (default: runs)
-        --port N [0] : whole  port to listen on (default: a free one)
-        --open -> browse  also open the page in a browser
-        """,
-    )
+WATCH = (
+    "open a live page about runs while they train, for this machine alone",
+    """
+    RUN|DIR? [runs] -> folder  a run's folder, or a folder of runs (default: runs)
+    --port N [0] : whole  port to listen on (default: a free one)
+    --open -> browse  also open the page in a browser
+    """,
+)
 
 
 def watch(args: Namespace) -> int:
@@ -308,7 +291,12 @@ def _user() -> str:
 # The flags of `jaxtrade evaluate` that ask what stands behind its figures (`runs.studies`).
 
 USUAL = {"horizon": HORIZON, "draws": DRAWS, "accounts": ACCOUNTS}
-GRIDS = ("intrabar_grid", "cost_grid", "latency_grid", "attribution")
+GRIDS = {  # flag -> title of the grid
+    "intrabar_grid": "intrabar order",
+    "cost_grid": "costs",
+    "latency_grid": "latency",
+    "attribution": "attribution",
+}
 
 
 # The flags of `evaluate`.

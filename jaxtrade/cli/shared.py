@@ -211,7 +211,7 @@ def flag_overrides(args: Namespace) -> list[tuple[str, str]]:
     """
     return [
         *(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
-        *(("--import", override) for override in import_flags(args.modules)),
+        *([("--import", f"imports={json.dumps(list(args.modules))}")] if args.modules else []),
         *data_flags(args),
         *flags.key_flags(args),
         *(
@@ -243,11 +243,6 @@ def data_flags(args: Namespace) -> list[tuple[str, str]]:
         if (share := getattr(args, name)) is not None:
             given.append((f"--{name.replace('_', '-')}", f"data.{name}={share}"))
     return given
-
-
-def import_flags(modules: Sequence[str]) -> list[str]:
-    """`--import` as overrides."""
-    return [f"imports={json.dumps(list(modules))}"] if modules else []
 
 
 def advisor_flags(advisor: str | None) -> list[str]:
@@ -359,9 +354,9 @@ def screen_of(args: Namespace, silent: bool = False) -> Screen:
 
 
 @contextmanager
-def loading(args: Namespace, silent: bool = False) -> Iterator[Screen]:
+def loading(args: Namespace) -> Iterator[Screen]:
     """`screen_of` a command that loads JAX next."""
-    with screen_of(args, silent) as screen:
+    with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         keep_programs()
         yield screen

@@ -19,7 +19,6 @@ from jaxtrade.cli.flags import (
     COMMON,
     NAMES,
     SEED,
-    add_command,
     add_flags,
     chosen_folder,
     name_flag,
@@ -326,20 +325,14 @@ def _resume_curriculum(args: Namespace) -> int:
 
 
 def _phase(sections: Mapping[str, Any], where: str, args: Namespace) -> RunConfig:
-    """The checked configuration of a phase. Raises ConfigFaultsError with all its faults."""
+    """The checked configuration of a phase. `--advisor` applies to the phases whose task is
+    `advised`. Raises ConfigFaultsError with all its faults.
+    """
     with named_too(args):
-        chosen = _advised(sections, where, args.advisor)
+        chosen = make_config(sections, where)
+        if chosen.env.task == "advised":
+            chosen = make_config(overridden(sections, advisor_flags(args.advisor)), where)
     return completed(chosen, args)
-
-
-def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:
-    """The configuration of a phase. `--advisor` applies to the phases whose task is `advised`."""
-    config = make_config(sections, where)
-    return (
-        config
-        if config.env.task != "advised"
-        else make_config(overridden(sections, advisor_flags(advisor)), where)
-    )
 
 
 # `jaxtrade walkforward`: its flags and its handler. Imports no heavy library at load time.
@@ -355,40 +348,36 @@ WALK_KEYS = (
 )  # flags for keys of the section `walk`
 
 
-def add_walkforward(commands: Any) -> None:
-    """Add the parser of `walkforward`."""
-    add_command(
-        commands,
-        "walkforward",
-        "train folds x seeds as one program, each fold tested on days that it has not seen",
-        """
-        config?  a YAML file or a shipped configuration (default: quickstart)
-        --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
-            block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
-            (default: rolling; key walk.mode)
-        --train N : count  training sessions of a fold; of anchored the least (default: 60; key
-            walk.train)
-        --test N : count  test sessions of a fold (default: 10; key walk.test)
-        --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
-            auto (key walk.embargo)
-        --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
-        --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
-        --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
-        """,
-        DATA,
-        SEED,
-        COMMON,
-        name_flag("walk-forward"),
-        "--non-interactive  has no effect; accepted for scripts (the command never asks)",
-        QUIET,
-        f"""
-        --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
-        --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
-            p-values: sign:19 (docs/nulls.md); give it again with --resume
-        --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
-            takes {FREE[0]} alone
-        """,
-    )
+WALKFORWARD = (
+    "train folds x seeds as one program, each fold tested on days that it has not seen",
+    """
+    config?  a YAML file or a shipped configuration (default: quickstart)
+    --mode {rolling,anchored,cpcv}  rolling: a training block of fixed length before each test
+        block; anchored: all sessions before it; cpcv: combinatorial purged cross-validation
+        (default: rolling; key walk.mode)
+    --train N : count  training sessions of a fold; of anchored the least (default: 60; key
+        walk.train)
+    --test N : count  test sessions of a fold (default: 10; key walk.test)
+    --embargo N : whole or auto  sessions left out between training and test, beside those that are purged; or
+        auto (key walk.embargo)
+    --groups N : count  of cpcv: blocks that the sessions form (default: 6; key walk.groups)
+    --test-groups K : count  of cpcv: blocks that a fold tests (default: 2; key walk.test_groups)
+    --seeds N : count  agents per fold, the same seeds in every fold (default: 10; key walk.seeds)
+    """,
+    DATA,
+    SEED,
+    COMMON,
+    name_flag("walk-forward"),
+    "--non-interactive  has no effect; accepted for scripts (the command never asks)",
+    QUIET,
+    f"""
+    --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
+    --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
+        p-values: sign:19 (docs/nulls.md); give it again with --resume
+    --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
+        takes {FREE[0]} alone
+    """,
+)
 
 
 def walkforward(args: Namespace) -> int:
@@ -398,30 +387,23 @@ def walkforward(args: Namespace) -> int:
     nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:
         return _resume_walk(args, nulls)
+    given = {name: getattr(args, name) for name in WALK_KEYS}
+    own = [f"walk.{name}={json.dumps(value)}" for name, value in given.items() if value is not None]
     # Of `train`, --test and --seeds mean something else, so `resolve` must not see them.
     config = resolve(
         args,
-        overrides=["walk.on=true", *walk_overrides(args), *args.overrides],
+        overrides=["walk.on=true", *own, *args.overrides],
         test=False,
         seeds=None,
     )
     check_memory([config])
     path = new_folder(args, set_name(symbols_of(config)), args.command)
     with loading(args) as screen:
-        from jaxtrade.runs.walkforward.run import walk_forward
+        from jaxtrade.runs.walkforward import walk_forward
 
         result = walk_forward(config, path, screen, nulls)
     print_result(result.table, screen)
     return result.exit_code
-
-
-def walk_overrides(args: Namespace) -> list[str]:
-    """The flags of the section `walk` as overrides."""
-    return [
-        f"walk.{name}={json.dumps(value)}"
-        for name in WALK_KEYS
-        if (value := getattr(args, name)) is not None
-    ]
 
 
 def _resume_walk(args: Namespace, nulls: NullSpec | None) -> int:
@@ -432,7 +414,7 @@ def _resume_walk(args: Namespace, nulls: NullSpec | None) -> int:
         rundir.read_run(path)[0], args.overrides
     )  # a wrong value is told before JAX loads
     with loading(args) as screen:
-        from jaxtrade.runs.walkforward.run import resume_walk
+        from jaxtrade.runs.walkforward import resume_walk
 
         result = resume_walk(
             path,

@@ -2,22 +2,19 @@
 nor pandas.
 """
 
-from jaxtrade.config.allocate import AllocateConfig, SharedConfig
+from jaxtrade.config.allocate import SharedConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
     DQNConfig,
-    EvaluationConfig,
     NetworkConfig,
     PPOConfig,
-    PQNConfig,
     RolloutConfig,
     StageConfig,
     TrainConfig,
     TransferConfig,
 )
 from jaxtrade.config.load import (
-    MAX_BYTES,
     Changes,
     changed_config,
     config_path,
@@ -34,49 +31,34 @@ from jaxtrade.config.load import (
 from jaxtrade.config.market import (
     PLACES,
     AccountConfig,
-    BracketConfig,
-    CostConfig,
     DataConfig,
     EnvConfig,
-    EpisodeConfig,
     RewardConfig,
     Roll,
-    SessionConfig,
     ShareSplit,
     SplitConfig,
 )
 from jaxtrade.config.run import RunConfig, digest_of
-from jaxtrade.config.running import ActorConfig, ComputeConfig, MonitorConfig, SamplerConfig
-from jaxtrade.config.sweep import EvolveConfig, WalkConfig
+from jaxtrade.config.running import ActorConfig, SamplerConfig
+from jaxtrade.config.sweep import WalkConfig
 
 __all__ = [
-    "MAX_BYTES",
     "PLACES",
     "AccountConfig",
     "ActorConfig",
     "AdvisorConfig",
-    "AllocateConfig",
-    "BracketConfig",
     "Changes",
-    "ComputeConfig",
     "ControlConfig",
-    "CostConfig",
     "DQNConfig",
     "DataConfig",
     "EnvConfig",
-    "EpisodeConfig",
-    "EvaluationConfig",
-    "EvolveConfig",
-    "MonitorConfig",
     "NetworkConfig",
     "PPOConfig",
-    "PQNConfig",
     "RewardConfig",
     "Roll",
     "RolloutConfig",
     "RunConfig",
     "SamplerConfig",
-    "SessionConfig",
     "ShareSplit",
     "SharedConfig",
     "SplitConfig",

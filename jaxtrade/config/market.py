@@ -133,7 +133,7 @@ def _date(text: str) -> str:
     with suppress(ValueError):
         if date.fromisoformat(text).isoformat() == text:
             return text
-    raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
+    raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD, e.g. 2013-10-07")
 
 
 def _ratio(value: object) -> str:
@@ -213,17 +213,7 @@ def _roll(value: object) -> str | dict[str, str]:
     return firsts
 
 
-def _day(text: str) -> str:
-    """A trade date as it is written. Raises ValueError if it is none."""
-    try:
-        if date.fromisoformat(text).isoformat() == text:
-            return text
-        raise ValueError("other forms are not read")
-    except ValueError as error:
-        raise ValueError(f"not a date ({error}); write YYYY-MM-DD, e.g. 2013-10-07") from None
-
-
-Day = Annotated[str, AfterValidator(_day)]
+Day = Annotated[str, AfterValidator(_date)]
 # YAML reads an expiry such as 201312 as an int.
 Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 Roll = Literal["off", "volume"] | dict[str, str]

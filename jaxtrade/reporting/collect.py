@@ -97,7 +97,7 @@ def choose(
 def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> tuple[int, str]:
     """The number of the agent and its folder below that of the split; "" for a run of one agent.
     The first one is the default."""
-    from jaxtrade.runs.policies import chosen_number
+    from jaxtrade.runs.stored import chosen_number
     from jaxtrade.training.population import Stack
 
     first = 0 if seed is None and agent is None else agent

@@ -16,10 +16,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import jax
@@ -29,14 +27,13 @@ from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.limits import available_memory
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import rundir
 from jaxtrade.runs.beginning import METRICS
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import described
+from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
-from jaxtrade.text import Tell
 from jaxtrade.version import __version__
 
 # How many environments train fastest: the search for `rollout.num_envs: auto`.
@@ -70,16 +67,6 @@ class Choice(NamedTuple):
     num_envs: int
     measured: tuple[Measured, ...]
     reason: str
-
-
-def only(number: int) -> Choice:
-    """The choice where one size is left, so that there is nothing to measure."""
-    return Choice(
-        number,
-        (),
-        f"it is the smallest that fits, and more would leave the run fewer than {LEAST_UPDATES} "
-        "updates",
-    )
 
 
 def sized(config: RunConfig, num_envs: int) -> RunConfig:
@@ -344,7 +331,11 @@ def prepared(
     candidates = list(sizes(config))
     setup = prepare(sized(config, candidates[0]))
     if len(candidates) == 1:
-        choice = only(candidates[0])
+        reason = (
+            f"it is the smallest that fits, and more would leave the run fewer than {LEAST_UPDATES} "
+            "updates"
+        )
+        choice = Choice(candidates[0], (), reason)
         screen.message(line(choice, setup.config, "not measured"))
         return Sized(setup, config, choice)
     own = None if folder is None or config.imports else _path(folder, setup)
@@ -373,70 +364,25 @@ def prepared(
     return Sized(setup, config, choice)
 
 
-def attempts(found: Sized, path: Path, tell: Tell) -> Iterator[Attempt]:
-    """Try to train, and again with fewer environments for as long as an attempt asks for it.
+def fewer(found: Sized, path: Path) -> Sized | None:
+    """What is tried after memory ran out: the next smaller size that was measured. The folder of
+    the new run at `path` is removed, and made again.
 
-        for attempt in attempts(found, path, tell):
-            with attempt as sized:
-                ...
-
-    Only a number that was chosen here is changed. path: the new run folder that an attempt makes; the
-    next one makes it again. Raises ConfigError if `path` cannot be a new run.
+    None if the number was not chosen here, is the smallest, or something was trained with it.
     """
-    if found.choice is not None:
-        rundir.check_new(path)  # whatever is in the folder later is of this run
-    attempt: Attempt | None = Attempt(found, path, tell)
-    while attempt is not None:
-        yield attempt
-        gc.collect()  # of what has failed
-        attempt = attempt.again
-
-
-class Attempt:
-    """A context that ends quietly if memory runs out inside it before anything was trained, and a
-    smaller number was measured; `again` is then the attempt with that number.
-    """
-
-    def __init__(self, found: Sized, path: Path, tell: Tell) -> None:
-        self._found, self._path, self._tell = found, path, tell
-        self.again: Attempt | None = None
-
-    def __enter__(self) -> Sized:
-        return self._found
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> bool:
-        smaller = _smaller(self._found) if isinstance(error, OutOfMemoryError) else None
-        if smaller is None or _has_trained(self._path):
-            return False
-        number = self._found.setup.config.rollout.num_envs
-        shutil.rmtree(self._path, ignore_errors=True)
-        self._tell(
-            f"warning: {error}. Trying again with {smaller:,} environments instead of {number:,} "
-            "(rollout.num_envs: auto)"
-        )
-        setup = with_learner_of(self._found.setup, sized(self._found.asked, smaller))
-        self.again = Attempt(self._found._replace(setup=setup), self._path, self._tell)
-        return True
+    number = found.setup.config.rollout.num_envs
+    measured = () if found.choice is None else found.choice.measured
+    smaller = [each.num_envs for each in measured if each.num_envs < number]
+    if not smaller or _has_trained(path):
+        return None
+    shutil.rmtree(path, ignore_errors=True)
+    return found._replace(setup=with_learner_of(found.setup, sized(found.asked, max(smaller))))
 
 
 def _has_trained(path: Path) -> bool:
     rows = path / METRICS
     return bool(checkpoint.list_checkpoints(path / "checkpoints")) or (
         rows.is_file() and rows.stat().st_size > 0
-    )
-
-
-def _smaller(found: Sized) -> int | None:
-    if found.choice is None:
-        return None
-    number = found.setup.config.rollout.num_envs
-    return max(
-        (each.num_envs for each in found.choice.measured if each.num_envs < number), default=None
     )
 
 
@@ -524,16 +470,10 @@ def read_choice(path: Path, candidates: list[int], limit: int | None) -> Choice 
 
 
 def _write(path: Path, choice: Choice, screen: Screen) -> None:
-    new = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(
-            json.dumps(document(choice, choice.num_envs), indent=1) + "\n", encoding="utf-8"
-        )
-        new.replace(path)
+        write_whole(path, json.dumps(document(choice, choice.num_envs), indent=1) + "\n")
     except OSError as error:
         screen.message(
             f"note: {path}: the number of environments is measured again at the next start: {error}"
         )
-        with suppress(OSError):
-            new.unlink(missing_ok=True)

@@ -289,16 +289,6 @@ def describe(source: Source, coverage: Coverage, folder: Path) -> dict[str, Any]
     }
 
 
-def open_source(path: str) -> Source:
-    """`load_source` for a path that a manifest names. The errors say that the path is the source of
-    this run.
-    """
-    try:
-        return load_source(Path(path))
-    except (ConfigError, CheckpointError) as error:
-        raise type(error)(f"the run that this one began with cannot be read: {error}") from None
-
-
 METRICS = "metrics.jsonl"  # in the run folder
 
 
@@ -393,7 +383,10 @@ def source_again(path: Path, named: dict[str, Any]) -> Source:
     beside = (
         path / named["relative"] if "relative" in named else None
     )  # runs of earlier versions lack it
-    source = open_source(named["path"] if beside is None or not beside.is_dir() else str(beside))
+    try:
+        source = load_source(beside if beside and beside.is_dir() else Path(named["path"]))
+    except (ConfigError, CheckpointError) as error:
+        raise type(error)(f"the run that this one began with cannot be read: {error}") from None
     if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
         raise ConfigError(
             f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "

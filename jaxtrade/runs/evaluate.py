@@ -4,15 +4,17 @@ bar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from jaxtrade.config import RunConfig
+from jaxtrade.advisor.host.openai import with_model
+from jaxtrade.config import DataConfig, RunConfig, make_config, overridden
 from jaxtrade.data.members import file_of
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError, DataError
@@ -26,28 +28,17 @@ from jaxtrade.evaluation.result import SetResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.agents import resumed_config
 from jaxtrade.runs.compute import restore
 from jaxtrade.runs.openings import count_opening, count_replay, days_label
-from jaxtrade.runs.policies import (
-    advised,
-    chosen_number,
-    chosen_numbers,
-    chosen_symbol,
-    extent,
-    held_out,
-    keeping,
-    policy_for,
-    read_policy,
-    rules_of,
-    steps_of,
-)
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
+from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import json_text
+from jaxtrade.text import Tell, json_text, several
 from jaxtrade.training.population import Stack
-from jaxtrade.types import PyTree
+from jaxtrade.types import PyTree, SessionSet
 
 # The programs of a run that are begun before they are needed.
 
@@ -67,11 +58,11 @@ def begin_for_run(
         evaluator_of(own.env).begin_records(
             programs,
             own.env,
-            rules_of(setup, symbol, validation),
+            setup.rules_on(symbol, validation),
             own.splits["validation"],
             own.algorithm,
-            [policy_for(setup, policy, symbol)] * setup.stack.count,
-            steps_of(setup, "validation"),
+            [setup.acting(policy, symbol)] * setup.stack.count,
+            setup.steps("validation"),
         )
     begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
 
@@ -94,8 +85,8 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
             own.splits[split],
             own.config,
             own.algorithm,
-            policy_for(setup, policy, symbol),
-            steps_of(setup, split),
+            setup.acting(policy, symbol),
+            setup.steps(split),
         )
 
 
@@ -157,6 +148,94 @@ def _instead(path: Path, data: Path | None) -> dict[str, str]:
     return {"data.file": str(data)}
 
 
+# Keys that may be set for another advisor: those that decide what it answers, and when. The others
+# decide how the policy listens, which it has learned.
+OF_EVALUATION = (
+    "advisor.options.",
+    "advisor.service.",
+    "advisor.context.",
+    "advisor.template=",
+    "advisor.horizon=",
+    "advisor.latency=",
+    "advisor.latency_seed=",
+    "advisor.max_age=",
+    "advisor.evaluation_wait_s=",
+)
+
+
+def advised(
+    setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell
+) -> Setup:
+    """The setup with another advisor. tell: receives one line where its server's only model is
+    taken.
+
+    Raises ConfigError if the run was trained without an advisor.
+    """
+    if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
+        known = ", ".join(
+            f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION
+        )
+        raise ConfigError(
+            f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
+            f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
+            "--intrabar-grid)"
+        )
+    if overrides and advisor is None:
+        raise ConfigError(
+            f"--set {overrides[0]}: belongs to another advisor; name it with --advisor"
+        )
+    if advisor is None:
+        return setup
+    if setup.fusion is None:
+        raise ConfigError(
+            f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
+            "trust; train with --advisor, or evaluate without"
+        )
+    if advisor == "off":
+        raise ConfigError(
+            "--advisor off: this run's policy listens to advice; give none for an advisor that is silent"
+        )
+    values = setup.config.model_dump(mode="json")
+    if advisor != setup.config.advisor.kind:
+        values["advisor"] |= {"kind": advisor, "options": {}}
+    config, where = make_config(values, f"--advisor {advisor}", stored=True), f"--advisor {advisor}"
+    for override in overrides:
+        before, config = (
+            config,
+            make_config(overridden(config.model_dump(mode="json"), [override]), where, stored=True),
+        )
+        if config == before:
+            raise ConfigError(
+                f"--set {override}: changes nothing, this is its value already; leave it out"
+            )
+    config = with_model(config, tell)
+    check_advisor(config, setup.single)
+    return replace(setup, config=config)
+
+
+def held_out(setup: Setup, split: str) -> SessionSet:
+    """The sessions of a split. Raises ConfigError if the run has none in it."""
+    sessions = setup.splits[split]
+    if not int(sessions.count):
+        raise ConfigError(
+            f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
+            "0)"
+        )
+    return sessions
+
+
+def keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
+    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is
+    written, so no lock is taken."""
+    return nullcontext() if setup.fusion is None else rundir.locked(path)
+
+
+def extent(setup: Setup, split: str, agents: int) -> str:
+    """What an evaluation runs over, in words."""
+    symbols, sessions = len(setup.symbols), several(int(setup.splits[split].count), "session")
+    return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
+
+
 def folder_of(path: Path, split: str, other: bool = False) -> Path:
     """The folder of an evaluation in that of its run. other: by another advisor than the run's
     own.
@@ -169,12 +248,12 @@ def evaluate_policies(
     policies: dict[int, PyTree],
     split: str,
     path: Path,
-    tell: Callable[[str], None] | None = None,
+    programs: Programs,
+    screen: Screen,
+    tell: Tell,
+    kind: str,
     other: bool = False,
-    programs: Programs | None = None,
-    screen: Screen | None = None,
     again: bool = False,
-    kind: str = "train",
 ) -> Results:
     """Evaluate policies on a split, compare them with the baselines, and write the results to
     files.
@@ -187,70 +266,60 @@ def evaluate_policies(
 
     Args:
         policies: by the agent's number (`Stack.numbers`).
-        path: the run folder.
-        other: whether another advisor than the run's own is used; the folder is then
-            `evaluation/<split>-advised`.
-        programs: holds the programs that were begun for this evaluation.
-        screen: shows which agent is evaluated.
-        again: ask about the bars about which an earlier evaluation had no answer in time.
+        path: the run folder. programs: holds those that were begun for this evaluation.
+        screen: shows which agent is evaluated. tell: takes lines about the run.
         kind: the command, as the trial log names it. An evaluation that shows test sessions is
             entered there first.
+        other: whether another advisor than the run's own is used.
+        again: ask about the bars about which an earlier evaluation had no answer in time.
     """
     held_out(setup, split)
-    folder, results = folder_of(path, split, other), {}
-    shown, busy = (
-        Screen() if screen is None else screen,
-        str if programs is None else lambda: programs.busy,
-    )
+    found = dict[int, dict[str, EvaluationResult]]()
     sha = {number: policy_digest(policy) for number, policy in policies.items()}
-    count = partial(
-        count_opening,
-        setup,
-        split=split,
-        path=path,
-        kind=kind,
-        other=other,
-        sha=sha,
-        tell=tell or shown.message,
-    )
-    evaluator = evaluator_of(setup.env)
-    steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
+    evaluator, steps = evaluator_of(setup.env), setup.steps(split)
+    times = len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
+        notes = [days_label(setup, split), *([known.note] if known else [])]
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
-            chosen = evaluator.agents(
-                own.env, own.single, rules, config, own.algorithm, policy_for(setup, policy, symbol)
+            agents = evaluator.agents(
+                own.env, own.single, rules, config, own.algorithm, setup.acting(policy, symbol)
             )
-            shown.phase(
+            screen.phase(
                 "evaluating",
-                extent(setup, split, len(chosen)),
-                (evaluator.passes(len(chosen)) + 1) * times,
-                lambda: (found := busy()) and f"waiting for: {found}",
+                extent(setup, split, len(agents)),
+                (evaluator.passes(len(agents)) + 1) * times,
+                lambda: (busy := programs.busy) and f"waiting for: {busy}",
             )
             name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (
                 f"{setup.stack.label(number)}, " if len(policies) > 1 else ""
             )
-            result = evaluator.evaluate(
+            found.setdefault(number, {})[symbol] = evaluator.evaluate(
                 own.env,
                 rules,
                 own.single,
                 own.splits[split],
                 config,
-                chosen,
+                agents,
                 provenance=_provenance(setup, path, split, number),
                 trained_on=own.splits["train"],
-                notes=[days_label(setup, split), *([known.note] if known else [])],
+                notes=notes,
                 programs=programs,
-                begun=lambda what, name=name: shown.step(name + what),
+                begun=lambda what, name=name: screen.step(name + what),
                 steps=steps,
             )
-            results.setdefault(number, {})[symbol] = result
-            shown.step(f"{name}tables and pictures")
-    whole = count(_whole(setup, path, split, results))
-    _write(setup, folder, whole, sha)
-    seeds.write(whole, folder)
-    return whole
+            screen.step(f"{name}tables and pictures")
+    results = count_opening(
+        setup, _whole(setup, path, split, found), split, path, kind, other, sha, tell
+    )
+    folder = folder_of(path, split, other)
+    for number, result in results.items():  # its records say of which days and policy they are
+        days = day_bars(setup.market, result.dates.astype(str).tolist())
+        about = {"day_bars": days, "policy_sha256": sha[number]}
+        write(result, setup.stack.folder(folder, number), also=about)
+    seeds.write(results, folder)
+    return results
 
 
 def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
@@ -278,18 +347,6 @@ def _whole(
         number: SetResult(each, _provenance(setup, path, split, number), digests)
         for number, each in found.items()
     }
-
-
-def _write(setup: Setup, folder: Path, results: Mapping[int, Any], sha: Mapping[int, str]) -> None:
-    """Write the result of each agent below `folder`. Its records say of which days and of which
-    policy they are."""
-    for number, result in results.items():
-        own = setup.stack.folder(folder, number)
-        about = {
-            "day_bars": day_bars(setup.market, result.dates.astype(str).tolist()),
-            "policy_sha256": sha[number],
-        }
-        write(result, own, also=about)
 
 
 def refuse_joint(what: str, config: RunConfig) -> None:
@@ -334,16 +391,11 @@ def ending(
     split = first.provenance["split"]
     run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
     grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
-    replay = [*run, "--session", first.settings["last_session"]]
+    symbol, one = "", first
     if isinstance(first, SetResult):
-        symbol = next(iter(first.symbols))
-        replay = [
-            *run,
-            "--session",
-            first.symbols[symbol].settings["last_session"],
-            "--symbol",
-            symbol,
-        ]
+        symbol, one = next(iter(first.symbols.items()))
+    replay = [*run, "--session", one.settings["last_session"]]
+    replay += ["--symbol", symbol] if symbol else []
     commands = {
         rundir.quoted([*rundir.program(), "evaluate", *grid]): "with other costs",
         rundir.quoted([*rundir.program(), "replay", *replay]): "one session, bar by bar",
@@ -357,64 +409,63 @@ def _data(path: Path, config: RunConfig) -> list[str]:
     """`--data PLACE`, if the bars were read from another place than the one that the run finds by
     itself.
     """
-    found = rundir.read_run(path)[0].data
-    if found.markets:
-        files = [
-            each.get("file")
-            for each in (
-                config.data.per_market.get(found.markets[0], {}),
-                found.per_market.get(found.markets[0], {}),
-            )
-        ]
-        return (
-            []
-            if files[0] is None or files[0] == files[1]
-            else ["--data", str(Path(str(files[0])).parent)]
-        )
-    used, own = config.data.file, found.file
-    return [] if used is None or used == own else ["--data", str(used)]
+    used, own = (_bars_of(each.data) for each in (config, rundir.read_run(path)[0]))
+    if used is None or used == own:
+        return []
+    return ["--data", str(used.parent if config.data.markets else used)]
 
 
-def opened(
-    path: Path, data: Path | None, advisor: str | None, overrides: Sequence[str], screen: Screen
-) -> Setup:
-    """The setup of a finished run for an evaluation. Arguments and errors as `evaluate_run`."""
-    screen.phase("loading", "the market and the policy")
-    setup, _ = open_run(path, data, advisor is None)
-    return advised(setup, path, advisor, overrides, screen.message)
+def _bars_of(data: DataConfig) -> Path | None:
+    """The file of the bars; of a set that of its first symbol."""
+    file: Any = data.per_market.get(data.markets[0], {}).get("file") if data.markets else data.file
+    return None if file is None else Path(file)
 
 
-def evaluate_run(
-    path: Path,
-    split: str = "test",
-    as_json: bool = False,
-    seed: int | None = None,
-    advisor: str | None = None,
-    overrides: Sequence[str] = (),
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-) -> str:
+@dataclass(frozen=True)
+class Request:
+    """What is asked about the finished run in a folder, and of which of its policies.
+
+    seed, agent: the agent with this seed, or this index; None: all of them, or the only one.
+    advisor: one to use instead of the run's own. The policy keeps the trust that training gave it.
+        The results are kept beside those of the run's own advisor.
+    overrides: options of that advisor, as `advisor.key=value`.
+    data: a file of the run's bars, instead of its own. screen: shows the progress.
+    """
+
+    path: Path
+    split: str = "test"
+    as_json: bool = False
+    seed: int | None = None
+    advisor: str | None = None
+    overrides: Sequence[str] = ()
+    data: Path | None = None
+    screen: Screen = field(default_factory=Screen)
+    agent: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the evaluation."""
+        return folder_of(self.path, self.split, self.advisor is not None)
+
+    def open(self) -> Setup:
+        """The setup of the run. Raises ConfigError, DataError."""
+        self.screen.phase("loading", "the market and the policy")
+        setup, _ = open_run(self.path, self.data, self.advisor is None)
+        return advised(setup, self.path, self.advisor, self.overrides, self.screen.message)
+
+    def policies(self, config: RunConfig) -> dict[int, PyTree]:
+        """The policies, by the numbers of their agents. Raises ConfigError, CheckpointError."""
+        numbers = chosen_numbers(config, self.seed, self.agent)
+        return {number: read_policy(self.path, config, number) for number in numbers}
+
+
+def evaluate_run(request: Request) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
-    Args:
-        seed, agent: evaluate only the agent with this seed, or this index; None evaluates all of
-            them.
-        advisor: an advisor to use instead of the run's own. The policy keeps the trust that
-            training gave it. The results go to `evaluation/<split>-advised`, beside those of the
-            run's own advisor.
-        overrides: options of that advisor, as `advisor.key=value`.
-        data: a file of the run's bars, instead of its own.
-        screen: shows the progress. Default: nothing does.
-    Raises:
-        ConfigError, DataError, CheckpointError.
+    Raises ConfigError, DataError, CheckpointError.
     """
-    shown = Screen() if screen is None else screen
-    setup = opened(path, data, advisor, overrides, shown)
-    policies = {
-        each: read_policy(path, setup.config, each)
-        for each in chosen_numbers(setup.config, seed, agent)
-    }
+    setup, path, split, advisor = request.open(), request.path, request.split, request.advisor
+    policies = request.policies(setup.config)
     with rundir.locked(path), Programs() as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
         # The advice that is saved stays that of all reports, so only an evaluation of every agent
@@ -424,45 +475,51 @@ def evaluate_run(
             policies,
             split,
             path,
+            programs,
+            request.screen,
+            request.screen.message,
+            "evaluate",
             other=advisor is not None,
-            programs=programs,
-            screen=shown,
-            again=seed is None and agent is None,
-            kind="evaluate",
+            again=request.seed is None and request.agent is None,
         )
-    other = (
-        []
-        if advisor is None
-        else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
-    )
-    shown.at_end(
-        ending(path, folder_of(path, split, advisor is not None), results, setup.config, other)
-    )
-    return json_text(seeds.to_json(results)) if as_json else seeds.table(results)
+    chosen = [word for key in request.overrides for word in ("--set", key)]
+    other = [] if advisor is None else ["--advisor", advisor, *chosen]
+    request.screen.at_end(ending(path, request.folder, results, setup.config, other))
+    return json_text(seeds.to_json(results)) if request.as_json else seeds.table(results)
 
 
-def replay_run(
-    path: Path,
-    session: str,
-    seed: int | None = None,
-    data: Path | None = None,
-    symbol: str | None = None,
-    agent: int | None = None,
-) -> Iterator[str]:
+def chosen_symbol(setup: Setup, symbol: str | None) -> str:
+    """The symbol that was asked for, or the only one.
+
+    Raises ConfigError if the run has no such symbol, or has several and none was named.
+    """
+    known = list(setup.symbols)
+    if symbol is None and len(known) == 1:
+        return known[0]
+    if symbol is None or symbol.upper() not in known:
+        asked = (
+            "this run has several symbols"
+            if symbol is None
+            else f"symbol {symbol}: this run has no such symbol"
+        )
+        raise ConfigError(f"{asked}; give symbol (--symbol) {' or '.join(known)}")
+    return symbol.upper()
+
+
+def replay_run(request: Request, session: str, symbol: str | None = None) -> Iterator[str]:
     """Replay one session under the run's greedy policy, line by line. A test session is entered in
     the trial log.
 
-    session: its trade date. seed, agent: whose policy is used, by seed or by index; needed if the
-        run has several.
-    data: as in `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises
-        ConfigError if the
-    date is not a session of the run.
+    request: of one policy, if the run has several. session: its trade date. symbol: whose session
+        it is; needed if the run has several. Raises ConfigError if the date is not a session of the
+        run.
     """
-    whole, _ = open_run(path, data)
-    number = chosen_number(whole.config, seed, agent)
+    path = request.path
+    whole, _ = open_run(path, request.data)
+    number = chosen_number(whole.config, request.seed, request.agent)
     policy = read_policy(path, whole.config, number)
     chosen = chosen_symbol(whole, symbol)
-    setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)
+    setup, policy = whole.symbols[chosen], whole.acting(policy, chosen)
     split = _split_of(setup, session)
     notes: list[str] = []
     if split == "test":

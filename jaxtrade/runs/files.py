@@ -23,6 +23,7 @@ from jaxtrade.advisor.host.prompts import files_of
 from jaxtrade.config import RunConfig, find_file
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.programs import user_folder
 
 # Which modules of a run's folder may be imported: they are code, and whoever wrote the folder
@@ -71,9 +72,7 @@ def remember(names: Iterable[str]) -> str | None:
         path = _file()
         known = {**_known(path), **{_entry(root): None for root in roots}}
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(list(known)[-MOST:], indent=0) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps(list(known)[-MOST:], indent=0) + "\n")
     except (OSError, RuntimeError) as error:
         return (
             f"the list of modules that you made runs with cannot be written ({error}); reading this run will need "
@@ -325,45 +324,32 @@ def _candidates(entry: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
-    data: dict[str, Any] = {}
+    data, advisor, context = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     per_market = {symbol: dict(keys) for symbol, keys in config.data.per_market.items()}
+    panel = list(config.advisor.panel)
+
+    def moved(kind: str, path: str) -> str:
+        return f"{kind.partition(':')[0]}:{path}"
+
     for key, path in values.items():
         match key.split("."):
             case ["data", "per_market", *symbol, own]:  # a symbol may hold a dot
                 per_market.setdefault(".".join(symbol), {})[own] = path
             case ["data", own]:
                 data[own] = path
+            case ["advisor", "kind"]:
+                advisor["kind"] = moved(config.advisor.kind, path)
+            case ["advisor", "template"]:
+                advisor["template"] = path
+            case ["advisor", "panel", number]:
+                member = panel[int(number)]
+                panel[int(number)] = member.replaced(kind=moved(member.kind, path))
+            case ["advisor", "context", own]:
+                context[own] = path
     if per_market != config.data.per_market:
         data["per_market"] = per_market
-    advisor = {
-        key.partition(".")[2]: path
-        for key, path in values.items()
-        if key in ("advisor.kind", "advisor.template")
-    }
-    if "kind" in advisor:
-        advisor["kind"] = f"{config.advisor.kind.partition(':')[0]}:{advisor['kind']}"
-    context = {
-        key.rpartition(".")[2]: path
-        for key, path in values.items()
-        if key.startswith("advisor.context.")
-    }
-    panel = [
-        member
-        if (place := values.get(f"advisor.panel.{number}")) is None
-        else member.model_copy(update={"kind": f"{member.kind.partition(':')[0]}:{place}"})
-        for number, member in enumerate(config.advisor.panel)
-    ]
-    moved: dict[str, Any] = {
-        **advisor,
-        "panel": tuple(panel),
-        "context": config.advisor.context.model_copy(update=context),
-    }
-    return config.model_copy(
-        update={
-            "data": config.data.model_copy(update=data),
-            "advisor": config.advisor.model_copy(update=moved),
-        }
-    )
+    advisor |= {"panel": tuple(panel), "context": context}
+    return config.replaced(data=data, advisor=advisor)
 
 
 def require(

@@ -11,13 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.backtest import Lane
+from jaxtrade.evaluation.evaluators import total_rewards
 from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.replay import last_session
@@ -25,8 +27,9 @@ from jaxtrade.rl import evolve
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.job import SCORE, Job
-from jaxtrade.runs.policies import scores_by_agent
 from jaxtrade.runs.setup import Setup, policies_of, validation_shown
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.text import Tell, several
 from jaxtrade.training.control import FOLDER, Controller
@@ -35,19 +38,57 @@ from jaxtrade.training.loop import TrainResult
 from jaxtrade.training.together import from_main, is_main
 from jaxtrade.types import PyTree, Row
 
-# Population-based training: what scores the agents, what an event compiles, and the winner at the
-# end. First its hook: it scores the agents between chunks, and replaces the worst. What an event
-# does is a pure function (`rl.evolve`), which the caller gives, as it gives the score.
+# Scores of the policies in training, on the validation sessions.
+
+Seen = Callable[[Setup, Record, Lane], None]
 
 
-class Event(Protocol):
-    """(state, scores float32[N], update) -> (the state after the event, the row of the lineage
-    about it).
+def scores_by_agent(
+    setup: Setup,
+    shown: Mapping[str, EnvParams],
+    policies: Sequence[PyTree],
+    programs: Programs,
+    seen: Seen | None = None,
+) -> np.ndarray:
+    """Mean reward per validation session of each greedy policy, float64[agents]; every symbol has
+    equal weight.
+
+    Each agent of a sweep is scored under its own costs, account, brackets and weights: by the
+    reward that it learns from. shown: by symbol, the parameters with the advice that is known on
+    the validation sessions. policies: of all agents, in order. seen: receives, for each symbol, its
+    setup and what the first agent did there.
     """
+    steps, means = setup.steps("validation"), []
+    for symbol, own in setup.symbols.items():
+        sessions = own.splits["validation"]
+        totals = total_rewards(
+            own.env,
+            setup.rules_on(symbol, shown[symbol]),
+            sessions,
+            own.algorithm,
+            [setup.acting(policy, symbol) for policy in policies],
+            programs,
+            steps,
+            None if seen is None else partial(seen, own),
+        )
+        means.append(totals / int(sessions.count))
+    return np.mean(means, axis=0)
 
-    def __call__(
-        self, state: PyTree, scores: np.ndarray, update: int
-    ) -> tuple[PyTree, dict[str, Any]]: ...
+
+def ranked(
+    setup: Setup, policies: Sequence[PyTree], path: Path, tell: Tell, programs: Programs
+) -> tuple[float, ...]:
+    """The scores by which the agents of a sweep are ranked at its end; none without a sweep or
+    validation sessions.
+    """
+    if not setup.agents.are_listed or not int(setup.splits["validation"].count):
+        return ()
+    shown = validation_shown(setup, path, tell)
+    return tuple(scores_by_agent(setup, shown, policies, programs).tolist())
+
+
+# Population-based training: what scores the agents, what an event compiles, and the winner at the
+# end. First its hook: it scores the agents between chunks, and replaces the worst.
 
 
 class Evolution:
@@ -60,32 +101,27 @@ class Evolution:
 
     name = "evolution"
 
-    def __init__(
-        self,
-        every: int,
-        *,
-        score: Callable[[PyTree], np.ndarray],
-        event: Event,
-        record: Callable[[dict[str, Any]], None],
-        tell: Callable[[str], None],
-        chunk_updates: int,
-        total_updates: int,
-    ) -> None:
-        """
-        Args:
-            score: state -> score of each agent, float64[N]; higher is better. It reads validation
-                sessions alone.
-            record: takes the row of each event. tell: takes one line about it.
-        """
-        self._every, self._score, self._event, self._record, self._tell = (
-            every,
-            score,
-            event,
-            record,
-            tell,
-        )
+    def __init__(self, every: int, chunk_updates: int, total_updates: int, tell: Tell) -> None:
+        """tell: takes one line about each event."""
+        self.every, self._tell = every, tell
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
         self.events = self.copies = 0
+
+    def scores(self, state: PyTree) -> np.ndarray:
+        """The score of each agent, float64[N]; higher is better. It reads validation sessions
+        alone.
+        """
+        raise NotImplementedError
+
+    def event(
+        self, state: PyTree, scores: np.ndarray, update: int
+    ) -> tuple[PyTree, dict[str, Any]]:
+        """The state after an event, and the row of the lineage about it. scores: float32[N]."""
+        raise NotImplementedError
+
+    def record(self, row: dict[str, Any]) -> None:
+        """Keep the row of an event."""
+        raise NotImplementedError
 
     def memory(self) -> dict[str, Any]:
         return {"events": self.events, "copies": self.copies}
@@ -94,13 +130,13 @@ class Evolution:
         self.events, self.copies = memory.get("events", 0), memory.get("copies", 0)
 
     def __call__(self, state: PyTree, update: int) -> Change:
-        if update // self._chunk_updates % self._every or update >= self._total_updates:
+        if update // self._chunk_updates % self.every or update >= self._total_updates:
             return Change()
-        scores = self._score(state).astype(np.float32)
-        state, row = self._event(state, scores, update)
+        scores = self.scores(state).astype(np.float32)
+        state, row = self.event(state, scores, update)
         copied = [(i, source) for i, source in enumerate(row["source"]) if source != i]
         self.events, self.copies = self.events + 1, self.copies + len(copied)
-        self._record(row)
+        self.record(row)
         self._tell(
             f"evolution at update {update}: {described(scores)}; "
             + (
@@ -155,34 +191,24 @@ class LineageSink(JsonlSink):
 WINNER_FOLDER = "policy_winner"  # in the run folder, beside `policy`
 
 
-class Evolving:
-    """The evolution of a run's agents.
-
-    hook: of the training loop; None if the drawn settings stay (`evolve.every` is 0).
+class Evolving(Evolution):
+    """The evolution of a run's agents. It is a hook unless the drawn settings stay (`evolve.every`
+    is 0).
     """
 
     def __init__(self, job: Job) -> None:
-        self._job, setup, config = job, job.setup, job.config
-        self._rules = evolve.rules_of(config)
+        config, total = job.config, job.setup.plan.total_updates
+        super().__init__(config.evolve.every, config.train.chunk_updates, total, job.tell)
+        self._job, self._rules = job, evolve.rules_of(config)
         self._lineage = LineageSink(job.path, job.beginning.resume_update) if is_main() else None
         if self._lineage is not None:
             job.files.append(self._lineage)
-        self._shown = validation_shown(setup, job.path, job.tell)
+        self._shown = validation_shown(job.setup, job.path, job.tell)
         self._program: Any = jax.jit(partial(evolve.exploit_parts, rules=self._rules))
-        self.hook: Evolution | None = None
-        if config.evolve.every:
-            self.hook = Evolution(
-                config.evolve.every,
-                score=self.scores,
-                event=self._event,
-                record=self._record,
-                tell=job.tell,
-                chunk_updates=config.train.chunk_updates,
-                total_updates=setup.plan.total_updates,
-            )
-            self.hook.recall(job.beginning.memory(self.hook.name) or {})
+        if self.every:
+            self.recall(job.beginning.memory(self.name) or {})
 
-    def _record(self, row: dict[str, Any]) -> None:
+    def record(self, row: dict[str, Any]) -> None:
         if self._lineage is not None:
             self._lineage.record(row)
 
@@ -197,7 +223,7 @@ class Evolving:
         policies = jax.device_get(policies_of(self._job.setup, state))
         return scores_by_agent(self._job.setup, self._shown, policies, self._job.programs).tolist()
 
-    def _event(
+    def event(
         self, state: PyTree, scores: np.ndarray, update: int
     ) -> tuple[PyTree, dict[str, Any]]:
         args = (
@@ -226,7 +252,7 @@ class Evolving:
         job, setup = self._job, self._job.setup
         scores = np.asarray(self._scored(state), np.float32)
         winner = evolve.winner_of(scores.tolist())
-        self._record(
+        self.record(
             {"update": update, "event": evolve.FINAL, "scores": scores.tolist(), "winner": winner}
         )
         settings = {
@@ -237,8 +263,8 @@ class Evolving:
             "scores": [float(s) if np.isfinite(s) else None for s in scores],
             "winner": winner,
         }
-        if self.hook is not None:
-            found |= self.hook.memory()
+        if self.every:
+            found |= self.memory()
         if winner is None:
             job.tell("evolution: no agent has a finite score, so there is no winner")
             return found
@@ -348,11 +374,9 @@ class LatestSession:
             "best": max(value for _, value in every),
             "scores": every,
         }
-        temporary = self._path.with_suffix(".tmp")
         try:
             self._path.parent.mkdir(exist_ok=True)
-            temporary.write_text(json.dumps(document, allow_nan=False) + "\n", encoding="utf-8")
-            temporary.replace(self._path)
+            write_whole(self._path, json.dumps(document, allow_nan=False) + "\n")
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -398,7 +422,7 @@ class Hooks:
             hook
             for hook in (
                 self.controller,
-                self.evolution and self.evolution.hook,
+                self.evolution if self.evolution and self.evolution.every else None,
                 job.wall_clock,
                 self.advisor and self.advisor.exchange,
             )

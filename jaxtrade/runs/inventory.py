@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -137,21 +137,18 @@ def _read(path: Path, name: str) -> RunEntry:
     read_json(path / MANIFEST)
     summary = read_json(path / SUMMARY) if (path / SUMMARY).is_file() else None
     state, fault = _state(status, summary)
-    entry = replace(_figures(path, RunEntry(name, state, fault)), age=_age(path, status, state))
-    entry = _progress(entry, status, summary)
-    if status is not None:
-        return entry
-    values = read_values(
-        path / CONFIG, exact=True
-    )  # of an earlier version; slower than all of the above
-    data, algorithm = values.get("data", {}), values.get("algorithm", "ppo")
-    return replace(
-        entry,
-        market="+".join(data.get("markets") or [data.get("market")]),
-        learner=str(algorithm),
-        task=values["env"]["task"],
-        total_steps=entry.total_steps or values["train"]["total_timesteps"],
-    )
+    found: dict[str, Any] = {"age": _age(path, status)}
+    found |= _figures(path) | _progress(status, summary, state)
+    if status is None:  # of an earlier version; slower than all of the above
+        values = read_values(path / CONFIG, exact=True)
+        data = values.get("data", {})
+        found |= {
+            "market": "+".join(data.get("markets") or [data.get("market")]),
+            "learner": str(values.get("algorithm", "ppo")),
+            "task": values["env"]["task"],
+            "total_steps": values["train"]["total_timesteps"],
+        }
+    return RunEntry(name, state, fault, **found)
 
 
 def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[str, str | None]:
@@ -178,27 +175,21 @@ def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[st
 
 
 def _progress(
-    entry: RunEntry, status: RunStatus | None, summary: dict[str, Any] | None
-) -> RunEntry:
-    """The entry with its steps, and with what the status says of the run."""
+    status: RunStatus | None, summary: dict[str, Any] | None, state: str
+) -> dict[str, Any]:
+    """The steps of a run, and what its status says of it."""
     steps = None if summary is None else int(summary["steps"])
     if status is None:
-        return replace(entry, steps=steps)
+        return {"steps": steps}
     total = None
     if status.update and status.steps is not None and status.total_updates is not None:
         total = status.steps // status.update * status.total_updates
-        steps = status.steps if steps is None or entry.status in ("running", "stalled") else steps
-    return replace(
-        entry,
-        steps=steps,
-        total_steps=total,
-        market=status.market,
-        task=status.task,
-        learner=status.learner,
-    )
+        steps = status.steps if steps is None or state in ("running", "stalled") else steps
+    known = {name: getattr(status, name) for name in ("market", "task", "learner")}
+    return {"steps": steps, "total_steps": total} | known
 
 
-def _age(path: Path, status: RunStatus | None, state: str) -> float:
+def _age(path: Path, status: RunStatus | None) -> float:
     """Seconds since the last sign of life: of the status, else of the youngest of a few files."""
     if status is not None:
         return age_of(status)
@@ -207,52 +198,46 @@ def _age(path: Path, status: RunStatus | None, state: str) -> float:
     return max(0.0, time.time() - newest)
 
 
-def _figures(path: Path, entry: RunEntry) -> RunEntry:
-    """The entry with the figures of the first held-out split that was evaluated."""
+def _figures(path: Path) -> dict[str, Any]:
+    """The figures of the first held-out split that was evaluated."""
     for split in HELD_OUT:
         folder = path / "evaluation" / split
-        documents = [
-            folder / name
-            for name in ("evaluation.json", "seeds.json", SWEEP)
-            if (folder / name).is_file()
-        ]
-        if documents:
-            found = read_json(documents[0])
+        for name in ("evaluation.json", "seeds.json", SWEEP):
+            if not (folder / name).is_file():
+                continue
+            found = read_json(folder / name)
             each = list((found.get("seeds") or found.get("sweep") or {"": found}).values())
             figures = [next(iter(own["agents"].values()))["strategy"] for own in each]
             days = int(each[0]["settings"]["sessions"])
-            return replace(
-                entry,
-                split=split,
-                days=days,
-                agents=len(each),
-                net_per_day=statistics.median(own["net_profit"] for own in figures) / days,
-                return_pct=statistics.median(own["return_pct"] for own in figures),
-            )
-    return entry
+            return {
+                "split": split,
+                "days": days,
+                "agents": len(each),
+                "net_per_day": statistics.median(own["net_profit"] for own in figures) / days,
+                "return_pct": statistics.median(own["return_pct"] for own in figures),
+            }
+    return {}
 
 
 def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
     """The entry of a walk-forward folder: its daily net is that of all folds together."""
     read_json(path / WALK)
     done = (path / DAILY).is_file()
-    state, fault = (
-        ("done" if done else "unknown", None)
-        if status is None
-        else _state(status, {} if done else None)
-    )
-    entry = RunEntry(name, state, fault, age=None if status is None else age_of(status))
-    entry = _progress(entry, status, None)
-    if not done:
-        return entry
-    days = read_run_days(path)
-    return replace(
-        entry,
-        split=days.split,
-        days=len(days.dates),
-        agents=len(days.policies),
-        net_per_day=statistics.median(days.net.mean(axis=1).tolist()),
-    )
+    state, fault = "done" if done else "unknown", None
+    found: dict[str, Any] = {}
+    if status is not None:
+        state, fault = _state(status, {} if done else None)
+        found = {"age": age_of(status)}
+    found |= _progress(status, None, state)
+    if done:
+        days = read_run_days(path)
+        found |= {
+            "split": days.split,
+            "days": len(days.dates),
+            "agents": len(days.policies),
+            "net_per_day": statistics.median(days.net.mean(axis=1).tolist()),
+        }
+    return RunEntry(name, state, fault, **found)
 
 
 # --- order -----------------------------------------------------------------------------------------------------------
@@ -268,8 +253,7 @@ def ordered(entries: list[RunEntry], order: str, backwards: bool = False) -> lis
     def value(entry: RunEntry) -> Any:
         numbers = {"net": entry.net_per_day, "days": entry.days, "steps": entry.steps}
         if order in numbers:
-            number = numbers[order]
-            return None if number is None else -number
+            return None if (number := numbers[order]) is None else -number
         return {"age": entry.age, "name": entry.name, "status": STATES.index(entry.status)}[order]
 
     known = [entry for entry in entries if value(entry) is not None]

@@ -76,13 +76,6 @@ def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:
     return "/".join(part for part in ("eval", split, seed, agent, figure) if part)
 
 
-def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
-    """Write the hyper-parameters, and which figures to compare runs by."""
-    board.settings(
-        settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")]
-    )
-
-
 def write_results(board: Board, evaluations: Results, split: str, steps: int) -> None:
     """Write the figures of the strategy pass of all agents; of a set those of each symbol too,
     under its name.
@@ -180,7 +173,8 @@ class Job:
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
-            describe(self.board, self.config, setup.evaluation_split())
+            compared = result_tag(setup.evaluation_split(), "greedy", "net_profit")
+            self.board.settings(settings(self.config), ["rollout/episode_reward", compared])
             self.files.append(self.board)
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
@@ -248,6 +242,16 @@ class Job:
         """Close the files. A second call does nothing."""
         while self.files:
             self.files.pop(0).close()
+
+    def conclude(self, table: str, summary: Mapping[str, Any], lines: Iterable[str]) -> None:
+        """End the files with the table of the results, write `summary.json`, and give the screen
+        the last lines. The command prints the table itself.
+        """
+        for sink in self.files:
+            sink.message(table)
+        self.close()
+        rundir.write_json(self.path / rundir.SUMMARY, dict(summary))
+        self.screen.at_end(lines)
 
     @property
     def stop_reason(self) -> str | None:

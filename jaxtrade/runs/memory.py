@@ -407,9 +407,8 @@ def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
     return usable_memory(platform.system()), "this machine"
 
 
-def device_memory(config: RunConfig | None = None) -> tuple[int, str] | None:
-    """(bytes, name) of the memory of the accelerators that a run divides its work over; default: of
-    one of them.
+def device_memory(config: RunConfig) -> tuple[int, str] | None:
+    """(bytes, name) of the memory of the accelerators that a run divides its work over.
 
     None on a CPU, or where JAX does not tell. Starts JAX.
     """
@@ -419,7 +418,7 @@ def device_memory(config: RunConfig | None = None) -> tuple[int, str] | None:
     limit = None if device.platform == "cpu" else (device.memory_stats() or {}).get("bytes_limit")
     if limit is None:
         return None
-    count = 1 if config is None else device_count(config)
+    count = device_count(config)
     return int(
         limit
     ) * count, f"the {device.device_kind}" if count == 1 else f"{count} x {device.device_kind}"

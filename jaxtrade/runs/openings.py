@@ -91,14 +91,13 @@ def count_opening(
         net=nets, policies={str(number): sha[number] for number in results}
     )
     counted = count_days(path, opening, tell)
-    labels = () if counted.label is None else (counted.label,)
     history = with_trials(counted.history, counted.matrix)
     return {
         number: _labelled(
             replace(
                 result, history=with_policy(history, np.array(nets[str(number)]), counted.matrix)
             ),
-            labels,
+            counted.labels,
         )
         for number, result in results.items()
     }
@@ -106,12 +105,12 @@ def count_opening(
 
 class Counted(NamedTuple):
     """An opening that was entered in the log: what the log says of its days, the profits of all
-    trials on these days (float64[D, N], `evaluation.openings.trial_matrix`), and None or a label
-    that says that it was not counted."""
+    trials on these days (float64[D, N], `evaluation.openings.trial_matrix`), and a label where it
+    could not be counted."""
 
     history: SplitHistory
     matrix: np.ndarray
-    label: str | None
+    labels: tuple[str, ...]
 
 
 def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False) -> Counted:
@@ -123,19 +122,14 @@ def count_days(path: Path, opening: SplitOpening, tell: Tell, once: bool = False
         once: leave it out if the log already holds the same opening with the same profits: a
             finished run that is resumed shows nothing new.
     """
-    folder = trials_folder(path)
-    label = None if once and _holds(folder, opening) else entered(path, opening, tell)
+    folder, days = trials_folder(path), days_of(opening)
+    labels = () if once and _holds(folder, opening) else entered(path, opening, tell)
     try:
         log = read_trials(folder)
     except (DataError, StorageError) as error:
-        return _unknown(folder, str(error), opening.dates, label)
-    days = days_of(opening)
-    return _counted(
-        folder,
-        openings_of([*log.openings, *([] if label is None else [opening])], days),
-        days,
-        label,
-    )
+        return _unknown(folder, str(error), days, labels)
+    missing = [opening] if labels else []
+    return _counted(folder, openings_of([*log.openings, *missing], days), days, labels)
 
 
 def counted_until_now(path: Path, days: HeldOutDays, trial: Trial) -> Counted:
@@ -150,46 +144,46 @@ def counted_until_now(path: Path, days: HeldOutDays, trial: Trial) -> Counted:
     try:
         log = read_trials(folder)
     except (DataError, StorageError) as error:
-        return _unknown(folder, str(error), days.dates, None)
+        return _unknown(folder, str(error), days)
     openings = openings_of(log.openings, days)
     if not log.openings:
-        return _unknown(
-            folder, f"there is no trial log ({TRIALS}) beside the run", days.dates, None
-        )
+        return _unknown(folder, f"there is no trial log ({TRIALS}) beside the run", days)
     if trial not in trials_of(openings):
         return _unknown(
             folder,
             f"{TRIALS} beside the run has {several(len(openings), 'opening')} of these sessions, "
             "but not the one of this evaluation: the run or the log was moved, or the log could not be "
             "written",
-            days.dates,
-            None,
+            days,
         )
-    return _counted(folder, openings, days, None)
+    return _counted(folder, openings, days)
 
 
-def _unknown(folder: Path, fault: str, dates: Sequence[str], label: str | None) -> Counted:
-    history = SplitHistory(None, None, fault, label is None, str(folder / TRIALS))
-    return Counted(history, np.zeros((len(dates), 0)), label)
+def _unknown(folder: Path, fault: str, days: HeldOutDays, labels: tuple[str, ...] = ()) -> Counted:
+    history = SplitHistory(None, None, fault, not labels, str(folder / TRIALS))
+    return Counted(history, np.zeros((len(days.dates), 0)), labels)
 
 
 def _counted(
-    folder: Path, openings: Sequence[SplitOpening], days: HeldOutDays, label: str | None
+    folder: Path,
+    openings: Sequence[SplitOpening],
+    days: HeldOutDays,
+    labels: tuple[str, ...] = (),
 ) -> Counted:
-    times = [each.utc for each in openings if each.utc]
+    times = [each.utc for each in openings if each.utc] or [None]
     history = SplitHistory(
         len(openings),
         len(trials_of(openings)),
         None,
-        label is None,
+        not labels,
         str(folder / TRIALS),
-        times[0] if times else None,
-        times[-1] if times else None,
+        times[0],
+        times[-1],
     )
-    return Counted(history, trial_matrix(openings, days)[1], label)
+    return Counted(history, trial_matrix(openings, days)[1], labels)
 
 
-def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) -> list[str]:
+def grid_notes(setup: Setup, path: Path, split: str, tell: Tell, other: bool = False) -> list[str]:
     """Enter the grids of a policy in the trial log, and return what a reader of them should know
     about that. A grid is no trial of its own, because its policy is one already, but it opens the
     test days. Arguments as in `count_opening`.
@@ -198,7 +192,7 @@ def grid_notes(setup: Setup, path: Path, split: str, other: bool, tell: Tell) ->
     if not days:
         return []
     counted = count_days(path, opening_of(setup, path, split, "grid", days, other), tell)
-    return [*([] if counted.label is None else [counted.label]), *counted.history.lines()]
+    return [*counted.labels, *counted.history.lines()]
 
 
 def count_replay(setup: Setup, path: Path, session: str, tell: Tell) -> None:
@@ -240,8 +234,8 @@ def opening_of(
     )
 
 
-def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
-    """Append an opening to the log of the run at `path`. Returns None, or a label that says that it
+def entered(path: Path, opening: SplitOpening, tell: Tell) -> tuple[str, ...]:
+    """Append an opening to the log of the run at `path`. Returns no label, or one that says that it
     was not counted and why, which is also told as a warning."""
     try:
         append_opening(trials_folder(path), opening)
@@ -250,9 +244,9 @@ def entered(path: Path, opening: SplitOpening, tell: Tell) -> str | None:
     except OSError as error:
         fault = f"{UNCOUNTED} ({trials_folder(path) / TRIALS}: {error.strerror})"
     else:
-        return None
+        return ()
     tell(f"{WARNING}{fault}")
-    return fault
+    return (fault,)
 
 
 def _holds(folder: Path, opening: SplitOpening) -> bool:

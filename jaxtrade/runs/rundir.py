@@ -165,14 +165,12 @@ SUMMARY = "summary.json"  # of a finished run
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
-def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
+def new_run_path(market: str, task: str) -> Path:
     """`runs/<market>-<task>-<utc>-<id>`, not created yet. market: its name, or that of a set
     (EURUSD+USDJPY).
     """
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    return (
-        root or Path("runs")
-    ) / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
+    return Path("runs") / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
 def check_new(path: Path) -> None:
@@ -286,9 +284,12 @@ def read_run(
                     f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)"
                 )
             if (path / "sweep.json").is_file():
+                inside = [each.parent for each in path.glob("*/manifest.json")]
+                agents = path / "agents.json"  # a search has no such file
+                which = f" (its agents count from 0; {agents} has the group and number of each)"
                 raise ConfigError(
                     f"{path}: a sweep of several programs, each a run of its own; name one of them, such "
-                    f"as {_run_inside(path)}{_numbers(path)}"
+                    f"as {min(inside, default=path / 'group_0')}{which if agents.is_file() else ''}"
                 )
             raise ConfigError(
                 f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
@@ -316,23 +317,6 @@ def read_run(
     return files.locate(
         make_config(values, str(config), stored=True), manifest, path, instead
     ), manifest
-
-
-def _numbers(path: Path) -> str:
-    """Where a sweep says which agent is which of its programs; nothing for a search, which has no
-    such file.
-    """
-    agents = path / "agents.json"
-    return (
-        f" (its agents count from 0; {agents} has the group and number of each)"
-        if agents.is_file()
-        else ""
-    )
-
-
-def _run_inside(path: Path) -> Path:
-    """The first run in the folder of a sweep."""
-    return min((each.parent for each in path.glob("*/manifest.json")), default=path / "group_0")
 
 
 def _nearest_run(path: Path) -> str:

@@ -38,7 +38,8 @@ from jaxtrade.env.params import make_env, make_params, make_stages
 from jaxtrade.env.shared import crowding, trained_env, with_impact
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.members import members_of
+from jaxtrade.evaluation.members import for_member, members_of
+from jaxtrade.evaluation.record import Steps, decision_bars, longest
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening import Fusion, make_fusion
 from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
@@ -419,6 +420,32 @@ class Setup:
         )
         contracts = [repr(member.contract) for member in self.market.members]
         return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
+
+    def steps(self, split: str) -> Steps | None:
+        """What the programs of a set step on a split: as much as the symbol with most bars has, so
+        that every program is compiled once for all symbols. None for one symbol.
+        """
+        if len(self.symbols) == 1:
+            return None
+        return longest(
+            [decision_bars(own.single.data, own.splits[split]) for own in self.symbols.values()]
+        )
+
+    def acting(self, policy: PyTree, symbol: str) -> PyTree:
+        """A policy as it acts on one symbol: with the observation statistics of that symbol. It may
+        be abstract.
+        """
+        parts = list(self.symbols)
+        return for_member(policy, parts.index(symbol)) if len(parts) > 1 else policy
+
+    def rules_on(self, symbol: str, shown: EnvParams) -> EnvParams | list[EnvParams]:
+        """The parameters by which the agents are scored on a symbol: of all, or of each where those
+        of a sweep differ. shown: as `params` of `of_agent`.
+        """
+        if self.agents.axes is None:
+            return shown
+        numbers = self.stack.numbers(self.config.seed)
+        return [self.of_agent(number, symbol, shown)[1] for number in numbers]
 
     def dates(self, split: str) -> np.ndarray:
         """The trade date of each session of a split, datetime64[D]."""

@@ -17,20 +17,21 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
-from jaxtrade.data.members import symbols_of
+from jaxtrade.data.members import member_configs, symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, report, seeds
-from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
+from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.evaluation.result import EvaluationResult, SetResult, Views
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.runs import files, rundir
-from jaxtrade.runs.policies import chosen_number, policy_path
 from jaxtrade.storage import digests
 from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
+from jaxtrade.training.population import Stack
+from jaxtrade.types import PyTree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +41,80 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 ADVICE = "advice.png"  # the picture of a run's advice
 FIRST = ("test", "validation", "train")  # the order in which the evaluation of a run is chosen
+
+
+# The policies of a run: where that of each agent is, and which one was asked for.
+
+
+def policy_path(path: Path, config: RunConfig, number: int, folder: str = FOLDER) -> Path:
+    """The folder of one agent's policy: `policy`, `policy/seed_<n>` of several seeds,
+    `policy/agent_<nnn>` of a sweep.
+
+    number: of the agent (`Stack.numbers`).
+    """
+    return Stack.of_run(config).folder(path / folder, number)
+
+
+def _numbers(config: RunConfig) -> range:
+    return Stack.of_run(config).numbers(config.seed)
+
+
+def read_policy(path: Path, config: RunConfig, number: int) -> PyTree:
+    """The policy of one agent. Raises CheckpointError if it is absent or damaged."""
+    return load_policy(policy_path(path, config, number)).policy
+
+
+def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None) -> int:
+    """The number of the agent that was asked for by its seed or its index, or of the only one.
+
+    Raises ConfigError if the run has no such agent, or has several and none was named, or is a
+    walk-forward.
+    """
+    require_no_walk(config)
+    known, swept = _numbers(config), config.sweep.on
+    if seed is not None and agent is not None:
+        raise ConfigError(f"seed (--seed) {seed} and agent (--agent) {agent}: give one of them")
+    if agent is not None:
+        if not 0 <= agent < len(known):
+            raise ConfigError(
+                f"agent {agent}: this run has no such agent; give agent (--agent) 0 .. {len(known) - 1}"
+            )
+        return known[agent]
+    if swept and (seed is not None or len(known) > 1):
+        asked = (
+            "this run has several policies"
+            if seed is None
+            else (
+                f"seed {seed}: the agents of this run differ in their settings, and several have the same seed"
+            )
+        )
+        raise ConfigError(f"{asked}; give agent (--agent) 0 .. {len(known) - 1}, as in agents.json")
+    if seed is None and len(known) == 1:
+        return known[0]
+    if seed is None or seed not in known:
+        asked = (
+            "this run has several policies"
+            if seed is None
+            else f"seed {seed}: this run has no such seed"
+        )
+        raise ConfigError(
+            f"{asked}; give seed (--seed) {known[0]}"
+            + (f" .. {known[-1]}" if len(known) > 1 else "")
+        )
+    return seed
+
+
+def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> list[int]:
+    """As `chosen_number`, but all agents if none was named."""
+    require_no_walk(config)
+    return (
+        list(_numbers(config))
+        if seed is None and agent is None
+        else [chosen_number(config, seed, agent)]
+    )
+
+
+# An evaluation, and a run, as their folders have them.
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,17 +213,35 @@ class _Run:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. `action_share` and others have a column per
-        part.
+        """The metrics of training, one row per update, indexed by `update`. A metric with several
+        named parts has one column for each, such as `action_share.BUY`.
+
+        Raises DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is none.
         """
-        return metrics_frame(self.path)
+        import pandas as pd
+
+        if not (self.path / METRICS).is_file():
+            raise ConfigError(
+                f"{self.path / METRICS}: no such file: the run has not begun to train"
+            )
+        frame = pd.json_normalize(read_rows(self.path / METRICS))
+        return frame.set_index("update") if len(frame) else frame
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each. Raises ConfigError if the run wrote no
-        `monitor.csv`.
+        """The episodes of training, one row each in the order in which they ended (columns:
+        docs/run_folder.md). `t` is in seconds since the start of the run. An undefined Sharpe ratio
+        is NaN.
+
+        Raises ConfigError if there is no `monitor.csv`, DataError if it is damaged.
         """
-        return episodes_frame(self.path)
+        file = self.path / MONITOR
+        if not file.is_file():
+            raise ConfigError(
+                f"{file}: no such file: the run has not begun to train, or it was told to write none "
+                "(monitor.on, monitor.csv)"
+            )
+        return frames.read_episodes(file)
 
     def plot(self) -> Figure:
         """A matplotlib figure: equity and drawdown of `evaluation`."""
@@ -263,44 +356,9 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
     return StoredRun(folder, *rundir.read_run(folder))
 
 
-def metrics_frame(path: Path) -> pd.DataFrame:
-    """The metrics of a run's training, one row per update, indexed by `update`.
-
-    A metric with several named parts has one column for each, such as `action_share.BUY`. path: the
-    run folder. Raises DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is no
-    such file.
-    """
-    import pandas as pd
-
-    if not (path / METRICS).is_file():
-        raise ConfigError(f"{path / METRICS}: no such file: the run has not begun to train")
-    frame = pd.json_normalize(read_rows(path / METRICS))
-    return frame.set_index("update") if len(frame) else frame
-
-
-def episodes_frame(path: Path) -> pd.DataFrame:
-    """The episodes of a run's training, one row each in the order in which they ended (columns:
-    docs/run_folder.md).
-
-    `t` is in seconds since the start of the run. An undefined Sharpe ratio is NaN. path: the run folder. Raises
-    ConfigError if there is no `monitor.csv`, DataError if it is damaged.
-    """
-    file = path / MONITOR
-    if not file.is_file():
-        raise ConfigError(
-            f"{file}: no such file: the run has not begun to train, or it was told to write none "
-            "(monitor.on, monitor.csv)"
-        )
-    return frames.read_episodes(file)
-
-
 def _zone(config: RunConfig) -> str:
     """The zone of the exchange, for the times of frames; of a set that of its first symbol."""
-    return contract_of(
-        config.data
-        if not config.data.markets
-        else config.data.model_copy(update={"market": config.data.markets[0]})
-    ).zone
+    return contract_of(member_configs(config)[0].data).zone
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:

@@ -1,28 +1,27 @@
 """What stands behind the figures of a finished run: grids of assumptions, the probability to pass
 its account, a breakdown of its trades, and null markets.
 
-All but the last are worked out for one policy of the run and the baselines. They are returned, and
-kept beside the evaluation for a report (`runs.policies.leave`).
+All but the last are worked out for one policy of the run and the baselines (`_Subject`). They are
+returned, and kept beside the evaluation for a report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, RunLockedError
 from jaxtrade.evaluation import breakdown, challenge, grids
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.attribution import attribute
 from jaxtrade.evaluation.baselines import greedy
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate_symbol
+from jaxtrade.evaluation.evaluate import evaluate_symbol
 from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.nulls import (
     NullResult,
@@ -32,24 +31,14 @@ from jaxtrade.evaluation.nulls import (
     rule_nulls,
 )
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
-from jaxtrade.runs.evaluate import folder_of, open_run, opened, refuse_joint
+from jaxtrade.runs.evaluate import Request, extent, held_out, keeping, refuse_joint
 from jaxtrade.runs.openings import days_label, grid_notes
-from jaxtrade.runs.policies import (
-    chosen_number,
-    chosen_numbers,
-    extent,
-    held_out,
-    keeping,
-    leave,
-    policy_for,
-    read_policy,
-    steps_of,
-)
 from jaxtrade.runs.setup import Setup, params_shown
+from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import json_text
+from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -59,178 +48,166 @@ FLAGS = "--pass-probability, --breakdown"
 GRIDS = "--intrabar-grid, --latency-grid, --attribution"
 
 
-def _each_symbol(
-    setup: Setup, path: Path, split: str, number: int, policy: Any, advisor: str | None
-) -> Iterator[tuple[str, Setup, RunConfig, Any, list[Any]]]:
-    """Each symbol of a run, its setup, the configuration and parameters of agent `number` there,
-    and the agents to evaluate: its policy and the baselines. advisor: as in `evaluate_run`.
+# Title of a grid, an attribution or a study -> its file, as `reporting.schema` names the sections.
+FILES = {
+    "intrabar order": "intrabar",
+    "costs": "costs",
+    "latency": "latency",
+    "attribution": "attribution",
+    "pass_probability": "challenge",
+    "breakdown": "breakdown",
+}
+
+
+class _Subject:
+    """One policy of a finished run beside the baselines, on a split: what grids and studies are of.
+
+    refused: the flags that ask for what is built for one symbol alone; "": none of them is given.
     """
-    for symbol, own in setup.symbols.items():
-        with keeping(setup, path):
-            params, _ = params_shown(own, split, None if advisor else path)
-        config, params = setup.of_agent(number, symbol, params)
-        acting = policy_for(setup, policy, symbol)
-        agents = evaluator_of(own.env).agents(
-            own.env, own.single, params, config, own.algorithm, acting
-        )
-        yield symbol, own, config, params, agents
+
+    def __init__(self, request: Request, refused: str) -> None:
+        self.request, self.setup = request, request.open()
+        if refused:
+            refuse_joint(refused, self.setup.config)
+        held_out(self.setup, request.split)
+        self.number = chosen_number(self.setup.config, request.seed, request.agent)
+        self.policy = read_policy(request.path, self.setup.config, self.number)
+
+    def symbols(self) -> Iterator[tuple[str, Setup, RunConfig, Any, list[Any]]]:
+        """Each symbol of the run, its setup, the configuration and parameters of the agent there,
+        and the agents to evaluate: its policy and the baselines.
+        """
+        setup, request = self.setup, self.request
+        for symbol, own in setup.symbols.items():
+            with keeping(setup, request.path):
+                saved_in = None if request.advisor else request.path
+                params, _ = params_shown(own, request.split, saved_in)
+            config, params = setup.of_agent(self.number, symbol, params)
+            acting = setup.acting(self.policy, symbol)
+            agents = evaluator_of(own.env).agents(
+                own.env, own.single, params, config, own.algorithm, acting
+            )
+            yield symbol, own, config, params, agents
+
+    def notes(self) -> list[str]:
+        """Enter the look at the sessions in the trial log. Returns what a reader should know."""
+        asked = self.request
+        other = asked.advisor is not None
+        return grid_notes(self.setup, asked.path, asked.split, asked.screen.message, other)
+
+    def keep(self, found: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write documents beside the evaluation that they are about, for a report; nothing for
+        another advisor than the run's own, where there is no such evaluation, or where another
+        process writes to the run.
+
+        found: symbol -> title of `FILES` -> document. Each holds the digest of the policy: a later
+            evaluation may be of another one.
+        """
+        setup, request = self.setup, self.request
+        if request.advisor is not None:
+            return
+        own = setup.stack.folder(request.folder, self.number)
+        about = {"policy_sha256": policy_digest(self.policy)}
+        try:
+            with rundir.locked(request.path):
+                for symbol, documents in found.items():
+                    where = own / symbol if len(setup.symbols) > 1 else own
+                    if not (where / "evaluation.json").is_file():
+                        request.screen.message(
+                            f"note: {where}: there is no evaluation yet, so this is not kept for a report; evaluate "
+                            "the split first (jaxtrade evaluate RUN), then ask again"
+                        )
+                        continue
+                    with staged(where) as new:
+                        for title, document in documents.items():
+                            text = json_text({**document, **about}) + "\n"
+                            (new / f"{FILES[title]}.json").write_text(text, encoding="utf-8")
+        except RunLockedError as error:
+            request.screen.message(f"note: not kept for a report: {error}")
 
 
-def grid_run(
-    path: Path,
-    split: str = "test",
-    intrabar: bool = True,
-    costs: bool = False,
-    as_json: bool = False,
-    seed: int | None = None,
-    advisor: str | None = None,
-    overrides: Sequence[str] = (),
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-    latency: bool = False,
-    attribution: bool = False,
-) -> str:
+MAKERS: Mapping[str, Any] = {
+    **{title: partial(grids.make_grid, title) for title in ("intrabar order", "costs", "latency")},
+    "attribution": attribute,
+}
+
+
+def grid_run(request: Request, titles: Collection[str]) -> str:
     """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order,
     costs and latency; and which parts of its observation the policy uses.
 
     Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
-    kept beside the evaluation for a report (`policies.leave`). Answers of the run's own advisor are
-    saved, as in `evaluate_run`.
+    kept beside the evaluation for a report. Answers of the run's own advisor are saved, as in
+    `evaluate_run`.
 
-    Args:
-        intrabar, costs, latency, attribution: which of them, in this order.
-        seed, agent: whose policy is used, by seed or by index; needed if the run has several.
-        advisor, overrides, data, screen: as in `evaluate_run`.
-    Raises:
-        ConfigError, DataError, CheckpointError.
+    request: of one policy, if the run has several. titles: of `MAKERS`; they are shown in its
+        order.
+    Raises ConfigError, DataError, CheckpointError.
     """
-    progress = Screen() if screen is None else screen
-    makers = [
-        make
-        for wanted, make in (
-            (intrabar, partial(grids.make_grid, "intrabar order")),
-            (costs, partial(grids.make_grid, "costs")),
-            (latency, partial(grids.make_grid, "latency")),
-            (attribution, attribute),
-        )
-        if wanted
-    ]
-    setup = opened(path, data, advisor, overrides, progress)
-    if intrabar or latency or attribution:
-        refuse_joint(GRIDS, setup.config)
-    held_out(setup, split)
-    number = chosen_number(setup.config, seed, agent)
-    policy = read_policy(path, setup.config, number)
-    found = {}
-    for symbol, own, config, params, agents in _each_symbol(
-        setup, path, split, number, policy, advisor
-    ):
-        progress.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
-        sessions, steps = own.splits[split], steps_of(setup, split)
+    subject = _Subject(request, GRIDS if set(titles) - {"costs"} else "")
+    setup, split, found = subject.setup, request.split, {}
+    for symbol, own, config, params, agents in subject.symbols():
+        request.screen.phase("evaluating", f"grids of {extent(setup, split, len(agents))}")
         found[symbol] = [
-            make(own.env, params, agents, own.single, sessions, config, steps) for make in makers
+            make(own.env, params, agents, own.single, own.splits[split], config, setup.steps(split))
+            for title, make in MAKERS.items()
+            if title in titles
         ]
-    notes = grid_notes(setup, path, split, advisor is not None, progress.message)
+    notes = subject.notes()
     noted = {
         symbol: [replace(grid, notes=(*grid.notes, *notes)) for grid in each]
         for symbol, each in found.items()
     }
-    if advisor is None:
-        folder, sha = folder_of(path, split), policy_digest(policy)
-        leave(setup, path, folder, number, grids.documents_of(noted), sha, progress.message)
-    return grids.shown(noted, as_json)
+    subject.keep(grids.documents_of(noted))
+    return grids.shown(noted, request.as_json)
 
 
-class Study(NamedTuple):
-    """One answer about one symbol. key: its name in JSON."""
-
-    key: str
-    document: dict[str, Any]
-    text: str
-
-
-def study_run(
-    path: Path,
-    split: str = "test",
-    draws: AccountDraws | None = None,
-    broken_down: bool = False,
-    as_json: bool = False,
-    seed: int | None = None,
-    advisor: str | None = None,
-    overrides: Sequence[str] = (),
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-) -> str:
+def study_run(request: Request, draws: AccountDraws | None, broken_down: bool) -> str:
     """The studies of a run's policy, as text or JSON. Of a set, each symbol has its own, and JSON
     has them by symbol.
 
     Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
+        request: of one policy, if the run has several.
         draws: how accounts are drawn for the pass probability; None leaves it out.
         broken_down: whether the trades are broken down.
-        seed, agent: whose policy is used, by seed or by index; needed if the run has several.
-        advisor, overrides, data, screen: as in `evaluate_run`.
     Raises:
         ConfigError (also where accounts cannot be simulated, see `challenge.refusal`), DataError,
         CheckpointError.
     """
-    progress = Screen() if screen is None else screen
-
-    setup = opened(path, data, advisor, overrides, progress)
-    refuse_joint(FLAGS, setup.config)
-    held_out(setup, split)
-    number = chosen_number(setup.config, seed, agent)
-    policy = read_policy(path, setup.config, number)
-    found, label = dict[str, list[Study]](), days_label(setup, split)
-    for symbol, own, config, params, agents in _each_symbol(
-        setup, path, split, number, policy, advisor
-    ):
+    subject = _Subject(request, FLAGS)
+    setup, split, screen = subject.setup, request.split, request.screen
+    label = days_label(setup, split)
+    documents, texts = dict[str, dict[str, Any]](), dict[str, list[str]]()
+    for symbol, own, config, params, agents in subject.symbols():
         if draws is not None:
             challenge.check(own.env, params, draws)  # before the evaluation, which takes longer
-        progress.phase("evaluating", extent(setup, split, len(agents)))
-        sessions, steps = own.splits[split], steps_of(setup, split)
+        screen.phase("evaluating", extent(setup, split, len(agents)))
+        sessions, steps = own.splits[split], setup.steps(split)
         result = evaluate_symbol(
             own.env, params, own.single, sessions, config, agents, notes=[label], steps=steps
         )
-        found[symbol] = _studies(result, own, params, draws, broken_down, progress)
-    notes = [label, *grid_notes(setup, path, split, advisor is not None, progress.message)]
-    documents: dict[str, Any] = {
-        symbol: {each.key: each.document for each in studies} for symbol, studies in found.items()
-    }
-    if advisor is None:
-        folder, sha = folder_of(path, split), policy_digest(policy)
-        leave(setup, path, folder, number, documents, sha, progress.message)
-    if as_json:
-        whole = documents if len(found) > 1 else next(iter(documents.values()))
+        document, text = documents.setdefault(symbol, {}), texts.setdefault(symbol, [])
+        if draws is not None:
+            screen.phase("simulating", f"accounts of {len(result.agents)} agents")
+            odds = challenge.pass_probability(result, own.env, params, draws)
+            document["pass_probability"] = challenge.to_json(odds)
+            text.append(challenge.table(odds))
+        if broken_down:
+            parts = breakdown.breakdown(result, own.single.data)
+            document["breakdown"] = breakdown.to_json(parts)
+            text.append(breakdown.table(parts))
+    notes = [label, *subject.notes()]
+    subject.keep(documents)
+    several = len(documents) > 1
+    if request.as_json:
+        whole = documents if several else next(iter(documents.values()))
         return json_text({**whole, "notes": notes})
-    texts = [
-        (f"{symbol}\n" if len(found) > 1 else "") + "\n\n".join(each.text for each in studies)
-        for symbol, studies in found.items()
+    each = [
+        (f"{symbol}\n" if several else "") + "\n\n".join(text) for symbol, text in texts.items()
     ]
-    return "\n\n".join([*texts, "\n".join(f"NOTE: {note}" for note in notes)])
-
-
-def _studies(
-    result: EvaluationResult,
-    own: Setup,
-    params: Any,
-    draws: AccountDraws | None,
-    broken_down: bool,
-    progress: Screen,
-) -> list[Study]:
-    """The studies of one symbol, in the order in which they are shown."""
-    found = []
-    if draws is not None:
-        progress.phase("simulating", f"accounts of {len(result.agents)} agents")
-        odds = challenge.pass_probability(result, own.env, params, draws)
-        found.append(Study("pass_probability", challenge.to_json(odds), challenge.table(odds)))
-    if broken_down:
-        parts = breakdown.breakdown(result, own.single.data)
-        found.append(Study("breakdown", breakdown.to_json(parts), breakdown.table(parts)))
-    return found
+    return "\n\n".join([*each, "\n".join(f"NOTE: {note}" for note in notes)])
 
 
 # `jaxtrade evaluate RUN --nulls KIND:DRAWS`: the rules and the policy of a run against null
@@ -240,16 +217,7 @@ POLICY = "greedy"
 FLAG = "--nulls"
 
 
-def nulls_run(
-    path: Path,
-    spec: NullSpec,
-    split: str = "test",
-    as_json: bool = False,
-    seed: int | None = None,
-    data: Path | None = None,
-    screen: Screen | None = None,
-    agent: int | None = None,
-) -> str:
+def nulls_run(request: Request, spec: NullSpec) -> str:
     """Test a finished run's rule-based agents, and on the test split its policy, against null
     markets.
 
@@ -260,74 +228,66 @@ def nulls_run(
     grid of them is, before anybody sees it. Writes `nulls_KIND.json` and
     `nulls_KIND.txt` beside the evaluation of the split; of one agent of several beside that agent's.
 
-    Args:
-        seed, agent, data, screen: as in `runs.evaluate.evaluate_run`. One agent of a sweep must be
-            named.
+    request: without another advisor. One agent of a sweep must be named.
     Raises:
         ConfigError (also for several symbols, and for a run with an advisor), DataError,
         CheckpointError.
     """
-    shown = Screen() if screen is None else screen
-    shown.phase("loading", "the market and the policy")
-    setup, _ = open_run(path, data)
-    results, about, sha = _tested(setup, path, spec, split, seed, agent, shown)
-    notes = [*about, *grid_notes(setup, path, split, False, shown.message)]
-    text = null_table(list(results.values()), notes)
-    document = null_document(
-        results,
-        notes,
-        split=split,
-        config_sha256=setup.config.digest(),
-        data_sha256=setup.market.fingerprint,
-        policy_sha256=sha,
-        retrained=False,
-    )
-    folder = folder_of(path, split)
-    if setup.agents.are_listed or seed is not None or agent is not None:
-        folder = setup.stack.folder(folder, chosen_number(setup.config, seed, agent))
-    files = {"json": json_text(document), "txt": text}
-    with rundir.locked(path), staged(folder) as new:
-        for kind, content in files.items():
-            (new / f"nulls_{spec.kind}.{kind}").write_text(content + "\n", encoding="utf-8")
-    return files["json" if as_json else "txt"]
-
-
-def _tested(
-    setup: Setup,
-    path: Path,
-    spec: NullSpec,
-    split: str,
-    seed: int | None,
-    agent: int | None,
-    shown: Screen,
-) -> tuple[dict[str, NullResult], list[str], dict[str, str]]:
-    """The results by agent, the notes, and the digest of each policy that was tested, by its
-    number.
-    """
+    setup, split = request.open(), request.split
     refuse_joint(FLAG, setup.config)
-    numbers = chosen_numbers(setup.config, seed, agent)
+    numbers = chosen_numbers(setup.config, request.seed, request.agent)
     market, sessions = setup.single, held_out(setup, split)
     if setup.fusion is not None:
         raise ConfigError(
             f"{FLAG} {spec}: this run has an advisor, whose answers are about the real bars; test a run "
             "without one"
         )
-    if setup.agents.are_listed:
-        numbers = [chosen_number(setup.config, seed, agent)]
-    config, params = setup.of_agent(numbers[0], market.contract.symbol, setup.params)
+    folder = request.folder
+    if setup.agents.are_listed or request.seed is not None or request.agent is not None:
+        numbers = [chosen_number(setup.config, request.seed, request.agent)]
+        folder = setup.stack.folder(folder, numbers[0])
+    policies = {
+        number: read_policy(request.path, setup.config, number)
+        for number in (numbers if split == "test" else ())
+    }
+    results, about = _tested(setup, request, spec, market, sessions, numbers[0], policies)
+    notes = [*about, *grid_notes(setup, request.path, split, request.screen.message)]
+    document = null_document(
+        results,
+        notes,
+        split=split,
+        config_sha256=setup.config.digest(),
+        data_sha256=setup.market.fingerprint,
+        policy_sha256={str(number): policy_digest(policy) for number, policy in policies.items()},
+        retrained=False,
+    )
+    files = {"json": json_text(document), "txt": null_table(list(results.values()), notes)}
+    with rundir.locked(request.path), staged(folder) as new:
+        for kind, content in files.items():
+            (new / f"nulls_{spec.kind}.{kind}").write_text(content + "\n", encoding="utf-8")
+    return files["json" if request.as_json else "txt"]
+
+
+def _tested(
+    setup: Setup,
+    request: Request,
+    spec: NullSpec,
+    market: Market,
+    sessions: SessionSet,
+    number: int,
+    policies: Mapping[int, Any],
+) -> tuple[dict[str, NullResult], list[str]]:
+    """The results by agent, and what a reader must know. number: of the agent whose rules hold."""
+    config, params = setup.of_agent(number, market.contract.symbol, setup.params)
     first = int(np.asarray(sessions.ids)[0])
     after = int(np.asarray(market.data.sessions.start)[first])
-    rules, notes = rule_agents(setup.env, config), list(_notes(setup, market, split, after))
-    policies = (
-        {number: read_policy(path, setup.config, number) for number in numbers}
-        if split == "test"
-        else {}
-    )
+    rules = rule_agents(setup.env, config)
+    notes = list(_notes(setup, market, request.split, after))
     acting = [
         greedy(setup.algorithm, policy, setup.env)._replace(name=f"{POLICY} {number}")
         for number, policy in policies.items()
     ]
-    shown.phase("evaluating", f"null markets {spec} ({split})", spec.draws)
+    request.screen.phase("evaluating", f"null markets {spec} ({request.split})", spec.draws)
     results = rule_nulls(
         setup.env,
         params,
@@ -339,13 +299,9 @@ def _tested(
         agents=lambda market: [*acting, *rules(market)],
         pool=lambda name: POLICY if name.startswith(POLICY) else name,
         after=after,
-        step=shown.step,
+        step=request.screen.step,
     )
-    return (
-        results,
-        notes,
-        {str(number): policy_digest(policy) for number, policy in policies.items()},
-    )
+    return results, notes
 
 
 def _notes(setup: Setup, market: Market, split: str, after: int) -> Iterator[str]:

@@ -35,10 +35,10 @@ from jaxtrade.runs.agents import (
     write_agents,
 )
 from jaxtrade.runs.beginning import Beginning
+from jaxtrade.runs.hooks import ranked
 from jaxtrade.runs.job import go_on_with
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.plan import RunPlan
-from jaxtrade.runs.policies import ranked
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
 from jaxtrade.runs.stored import RunResult
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms

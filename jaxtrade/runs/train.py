@@ -4,6 +4,7 @@ with one in its folder.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
+from jaxtrade.errors import OutOfMemoryError
 from jaxtrade.evaluation.pictures import style, training
 from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.seeds import Results
@@ -21,7 +23,7 @@ from jaxtrade.rl.transfer import coverage_json
 from jaxtrade.runs import advice_evaluation, rundir
 from jaxtrade.runs.advice import check_advisor, figure_lines
 from jaxtrade.runs.agents import Start, write_agents
-from jaxtrade.runs.auto_envs import Sized, attempts, document, prepared, remembered_in
+from jaxtrade.runs.auto_envs import Sized, document, fewer, prepared, remembered_in
 from jaxtrade.runs.beginning import (
     Beginning,
     Source,
@@ -41,7 +43,7 @@ from jaxtrade.runs.evaluate import (
     history,
     open_run,
 )
-from jaxtrade.runs.hooks import Hooks, hooked
+from jaxtrade.runs.hooks import Hooks, hooked, ranked
 from jaxtrade.runs.job import (
     Job,
     closing_lines,
@@ -56,9 +58,8 @@ from jaxtrade.runs.job import (
 )
 from jaxtrade.runs.memory import check_device, explained
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
-from jaxtrade.runs.policies import policy_path, ranked
 from jaxtrade.runs.rundir import differences, facts
-from jaxtrade.runs.stored import RunResult
+from jaxtrade.runs.stored import RunResult, policy_path
 from jaxtrade.runs.sweeps import search, train_groups
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms
@@ -98,14 +99,32 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
             return search(plan, shown, train)
         if plan.is_sweep:
             return train_groups(plan, shown, train)
-        for attempt, opened in _attempts(plan, shown):
-            with attempt as sized, opened(sized) as job:
-                with hooked(job) as hooks:
-                    trained = hooks.ended or loop.train(
-                        job.setup.algorithm, job.setup.agents.params, **arguments(job, hooks)
-                    )
-                return _finish(job, hooks, trained)
-    raise AssertionError("an attempt that fails for good raises")
+        source = None if plan.source is None else load_source(plan.source)
+        path = Path(from_main(lambda: str(plan.path)))
+        sized = _sized(plan, path, source, shown) if plan.start is Start.NEW else None
+        while True:
+            opened = (
+                _reopened(plan, path, shown)
+                if sized is None
+                else _created(sized, path, source, shown)
+            )
+            try:
+                with opened as job:
+                    with hooked(job) as hooks:
+                        trained = hooks.ended or loop.train(
+                            job.setup.algorithm, job.setup.agents.params, **arguments(job, hooks)
+                        )
+                    return _finish(job, hooks, trained)
+            except OutOfMemoryError as error:
+                if sized is None or (smaller := fewer(sized, path)) is None:
+                    raise
+                now, before = (each.setup.config.rollout.num_envs for each in (smaller, sized))
+                shown.message(
+                    f"warning: {error}. Trying again with {now:,} environments instead of {before:,} "
+                    "(rollout.num_envs: auto)"
+                )
+                sized = smaller
+            gc.collect()  # of what has failed
 
 
 def run(
@@ -139,29 +158,23 @@ def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
 # A run opens: each context is its `Job`, in whose folder this process alone writes.
 
 
-def _attempts(plan: RunPlan, screen: Screen) -> Iterator[tuple[Any, Any]]:
-    """A context, and what makes the job of its value. A new run comes again with fewer environments
-    where their number is `auto` and memory ran out before anything was trained.
-    """
-    if plan.start is not Start.NEW:
-        yield nullcontext(plan), partial(_reopened, screen)
-        return
+def _sized(plan: RunPlan, path: Path, source: Source | None, screen: Screen) -> Sized:
+    """The parts of a new run, with a number of environments that is measured where it is `auto`."""
     (config,) = plan.configs
-    source = None if plan.source is None else load_source(plan.source)
     if source is not None:
         if plan.keeps:
             require_same(source, config)
         config = adopt(config, source)
     screen.phase("loading", "the market")
     with explained(config):
-        sized = prepared(config, remembered_in(), screen)
-    path = Path(from_main(lambda: str(plan.path)))
-    for attempt in attempts(sized, path, screen.message):
-        yield attempt, partial(_created, screen, path, source)
+        found = prepared(config, remembered_in(), screen)
+    if found.choice is not None:
+        rundir.check_new(path)  # whatever is in the folder later is of this run
+    return found
 
 
 @contextmanager
-def _created(screen: Screen, path: Path, source: Source | None, sized: Sized) -> Iterator[Job]:
+def _created(sized: Sized, path: Path, source: Source | None, screen: Screen) -> Iterator[Job]:
     """A new run."""
     with explained(sized.setup.config), Programs() as programs:
         setup, config = sized.setup, sized.setup.config
@@ -185,9 +198,8 @@ def _created(screen: Screen, path: Path, source: Source | None, sized: Sized) ->
 
 
 @contextmanager
-def _reopened(screen: Screen, plan: RunPlan) -> Iterator[Job]:
+def _reopened(plan: RunPlan, path: Path, screen: Screen) -> Iterator[Job]:
     """A run that goes on from its newest good checkpoint."""
-    path = Path(from_main(lambda: str(plan.path)))
     with interrupt.hint(partial(how_to_continue, path)):
         screen.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, plan.data, overrides=plan.changes)
@@ -250,7 +262,7 @@ def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
     trained = trained._replace(health=whole_health(job, trained))
     job.phase("evaluating")
     results = evaluate_policies(
-        setup, policies, split, path, job.tell, programs=job.programs, screen=job.screen
+        setup, policies, split, path, job.programs, job.screen, job.tell, "train"
     )
     scores = ranked(setup, list(policies.values()), path, job.tell, job.programs)
     if scores:
@@ -259,11 +271,8 @@ def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
     for line in _last_lines(job, hooks, trained):
         job.tell(line)
     result = RunResult(path, trained, results, exit_code_of(trained), scores)
-    for sink in job.files:  # not to the screen: the command prints the table itself
-        sink.message(result.table)
-    job.close()
-    rundir.write_json(path / rundir.SUMMARY, summary_of(job, trained, hooks.controller) | also)
-    job.screen.at_end(ending(path, folder_of(path, split), results, setup.config))
+    last = ending(path, folder_of(path, split), results, setup.config)
+    job.conclude(result.table, summary_of(job, trained, hooks.controller) | also, last)
     return replace(result, exit_code=from_main(lambda: result.exit_code))
 
 

@@ -18,7 +18,7 @@ from jaxtrade.evaluation.policy import LoadedPolicy
 from jaxtrade.notation import duration
 from jaxtrade.runs import rundir
 from jaxtrade.runs.auto_envs import measure_update, sized
-from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.job import UNITS
 from jaxtrade.runs.memory import size
@@ -272,7 +272,7 @@ class Trainer:
         unknown or empty split.
         """
         if split not in _splits(self.run):
-            evaluate_run(self.path, split)
+            evaluate_run(Request(self.path, split))
         return _splits(self.run)[split]
 
     def performance_info(self, against_one: bool = False) -> dict[str, Any]:

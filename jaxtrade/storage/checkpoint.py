@@ -168,7 +168,9 @@ def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) 
         name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in files.items()
     }
-    manifest = _render({**body, "format": FORMAT, "files": listed, "versions": _versions()})
+    versions = {"python": platform.python_version(), "jax": jax.__version__}
+    versions["numpy"] = np.__version__
+    manifest = _render({**body, "format": FORMAT, "files": listed, "versions": versions})
     parent = target.parent
     if not parent.exists():
         parent.mkdir(parents=True)
@@ -191,10 +193,6 @@ def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) 
             replaced.rename(target)
         raise
     shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
 
 
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -294,19 +292,15 @@ def set_aside(path: Path) -> None:
     path.rename(stale)
 
 
-def restore(path: Path | str, like: PyTree) -> Restored:
+def restore(path: Path | str, like: PyTree, fields: Collection[str] = ()) -> Restored:
     """Load one checkpoint directory into the structure of `like` (arrays or `jax.eval_shape`
-    structs).
+    structs). fields: the top-level fields that are loaded; default: all.
 
     Raises:
         CheckpointError: the checkpoint is damaged or has another format, or a leaf is missing,
             unexpected, or has another dtype or shape.
     """
-    return _restore(Path(path), like)
-
-
-def _restore(path: Path, like: PyTree, fields: Collection[str] = ()) -> Restored:
-    """`restore`, limited to the top-level `fields` if they are given."""
+    path = Path(path)
     manifest, files = _read(path)
     if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
         raise _DamagedError(
@@ -331,7 +325,7 @@ def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
     Raises:
         CheckpointError: as `restore_latest`.
     """
-    return _newest(directory, lambda path: _restore(path, dict(like), like.keys()))
+    return _newest(directory, lambda path: restore(path, dict(like), like.keys()))
 
 
 def restore_latest(directory: Path | str, like: PyTree) -> Restored:

@@ -21,6 +21,13 @@ from jaxtrade.errors import DataError
 FILE = "digests.json"
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that no reader, and no process that is killed, sees or leaves half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
 def checked(path: Path) -> bytes:
     """The bytes of a file. Raises DataError if they are not those that were written, OSError if it
     cannot be read.
@@ -112,6 +119,4 @@ def _kept(folder: Path) -> dict[str, list[str]]:
 
 
 def _write(folder: Path, known: Mapping[str, list[str]]) -> None:
-    temporary = folder / f".{FILE}.{os.getpid()}"
-    temporary.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    temporary.replace(folder / FILE)
+    write_whole(folder / FILE, json.dumps(known, indent=1, sort_keys=True) + "\n")

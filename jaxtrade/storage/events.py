@@ -119,17 +119,6 @@ def message(*fields: tuple[int, int | float | str | bytes]) -> bytes:
     return bytes(out)
 
 
-def _image(tag: str, png: bytes) -> bytes:
-    """One `Summary.Value` with a PNG file. Raises ValueError for other bytes."""
-    if png[:8] != PNG or png[12:16] != b"IHDR":
-        raise ValueError(f"{tag}: expected a PNG file, found {png[:8]!r}")
-    width, height = struct.unpack(">II", png[16:24])
-    image = message(
-        (HEIGHT, height), (WIDTH, width), (COLOURS, COLOURS_OF[png[25]]), (ENCODED, png)
-    )
-    return message((TAG, _UNUSUAL.sub("_", tag)), (IMAGE, image))
-
-
 def _hparam(value: float | bool | str) -> tuple[int, bytes]:
     """(data type of the hparams plugin, google.protobuf.Value) of a hyper-parameter."""
     if isinstance(value, bool):
@@ -143,25 +132,6 @@ def _plugin_value(tag: str, content: bytes) -> bytes:
     """One `Summary.Value` for the hparams plugin."""
     data = message((PLUGIN_NAME, "hparams"), (CONTENT, content))
     return message((TAG, tag), (METADATA, message((PLUGIN_DATA, data))))
-
-
-def _experiment(values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> bytes:
-    """HParamsPluginData that names the hyper-parameters, with their types, and the metrics."""
-    infos = [
-        (HPARAM_INFOS, message((INFO_NAME, name), (INFO_TYPE, _hparam(value)[0])))
-        for name, value in values.items()
-    ]
-    named = [(METRIC_INFOS, message((METRIC_NAME, message((METRIC_TAG, tag))))) for tag in metrics]
-    return message((EXPERIMENT, message(*infos, *named)))
-
-
-def _session_start(values: Mapping[str, float | bool | str]) -> bytes:
-    """HParamsPluginData with the values of this run."""
-    entries = [
-        (HPARAMS, message((KEY, name), (ENTRY, _hparam(value)[1])))
-        for name, value in values.items()
-    ]
-    return message((SESSION_START, message(*entries)))
 
 
 def _file_name(directory: Path) -> str:
@@ -182,7 +152,6 @@ class EventWriter:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / _file_name(folder)).open("xb")
         self._record(0, FILE_VERSION, VERSION)
-        self._file.flush()
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Write named numbers of one step. Characters that a tag cannot have become `_`."""
@@ -198,7 +167,13 @@ class EventWriter:
         """Write a picture of one step. png: the bytes of a PNG file. Raises ValueError for other
         bytes.
         """
-        self._summary(step, _image(tag, png))
+        if png[:8] != PNG or png[12:16] != b"IHDR":
+            raise ValueError(f"{tag}: expected a PNG file, found {png[:8]!r}")
+        width, height = struct.unpack(">II", png[16:24])
+        image = message(
+            (HEIGHT, height), (WIDTH, width), (COLOURS, COLOURS_OF[png[25]]), (ENCODED, png)
+        )
+        self._summary(step, message((TAG, _UNUSUAL.sub("_", tag)), (IMAGE, image)))
 
     def hyperparameters(
         self, values: Mapping[str, float | bool | str], metrics: Sequence[str]
@@ -206,26 +181,34 @@ class EventWriter:
         """Write the run's hyper-parameters for TensorBoard's HPARAMS page. metrics: tags of scalars
         to show there.
         """
-        self._summary(0, _plugin_value("_hparams_/experiment", _experiment(values, metrics)))
-        self._summary(0, _plugin_value("_hparams_/session_start_info", _session_start(values)))
+        infos, entries = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
+        for name, value in values.items():
+            kind, content = _hparam(value)
+            infos.append((HPARAM_INFOS, message((INFO_NAME, name), (INFO_TYPE, kind))))
+            entries.append((HPARAMS, message((KEY, name), (ENTRY, content))))
+        named = [
+            (METRIC_INFOS, message((METRIC_NAME, message((METRIC_TAG, tag))))) for tag in metrics
+        ]
+        experiment = message((EXPERIMENT, message(*infos, *named)))
+        start = message((SESSION_START, message(*entries)))
+        self._summary(0, _plugin_value("_hparams_/experiment", experiment))
+        self._summary(0, _plugin_value("_hparams_/session_start_info", start))
 
     def forget_from(self, step: int) -> None:
         """Make TensorBoard discard all earlier events with this step or a later one."""
         self._record(step, SESSION_LOG, message((STATUS, START)))
 
-    def flush(self) -> None:
-        """Hand what was written to the operating system."""
-        self._file.flush()
-
     def close(self) -> None:
-        """Flush and close the file. Nothing is written afterwards."""
+        """Close the file. Nothing is written afterwards."""
         self._file.close()
 
     def _summary(self, step: int, *values: bytes) -> None:
         self._record(step, SUMMARY, message(*((VALUE, value) for value in values)))
 
     def _record(self, step: int, field: int, content: bytes) -> None:
-        """Write an event with one field besides its time and step."""
+        """Write an event with one field besides its time and step, and hand it to the operating
+        system.
+        """
         event = message((WALL_TIME, time.time()), (STEP, step), (field, content))
         length = struct.pack("<Q", len(event))
         self._file.write(
@@ -234,3 +217,4 @@ class EventWriter:
             + event
             + struct.pack("<I", masked_crc32c(event))
         )
+        self._file.flush()

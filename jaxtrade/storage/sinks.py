@@ -203,14 +203,15 @@ class LogSink(MetricSink):
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _json_value(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it: arrays and tuples become lists, numbers that are not finite None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
-        return [_json_value(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {name: _json_value(item) for name, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+        return {str(name): plain(item) for name, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
@@ -220,12 +221,7 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     Raises:
         DataError: another line is not JSON; the message has its number.
     """
-    lines = Path(path).read_bytes().split(b"\n")
-    complete, torn = (
-        lines[:-1],
-        lines[-1],
-    )  # the text after the last newline is a torn line, or empty
-    del torn
+    *complete, _ = Path(path).read_bytes().split(b"\n")  # the last is a torn line, or empty
     rows = []
     for number, line in enumerate(complete, start=1):
         try:
@@ -298,15 +294,11 @@ def _drop_rows(path: Path, after: int, every_update: bool) -> None:
             f"{path}: its rows end at update {last}, and the run goes on after update {after}; restore the "
             "file, or train a new run"
         )
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
-    temporary.replace(path)
+    digests.write_whole(path, "".join(_line(row) for row in kept))
 
 
 def _line(row: Row) -> str:
-    return (
-        json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
-    )
+    return json.dumps(plain(row), allow_nan=False) + "\n"
 
 
 # What the environment and an advisor report about a rollout; the loop reports times; all else is
@@ -329,6 +321,14 @@ def grouped(name: str) -> str:
     return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
 
 
+def figures_of(row: Row, names: Names, without: Sequence[str] = NO_FIGURES) -> dict[str, float]:
+    """The finite numbers of a row, by their tags."""
+    named = {
+        grouped(name): value for name, value in by_name(row, names).items() if name not in without
+    }
+    return dict(scalars_of("", named))
+
+
 class TensorBoardSink(MetricSink):
     """Writes TensorBoard event files. The horizontal axis is environment steps.
 
@@ -349,32 +349,22 @@ class TensorBoardSink(MetricSink):
         """Make TensorBoard hide what was written after `steps`."""
         del update
         self._writer.forget_from(steps + 1)
-        self._writer.flush()
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            named = {
-                grouped(name): value
-                for name, value in by_name(row, self._names).items()
-                if name not in NO_FIGURES
-            }
-            self._writer.scalars(dict(scalars_of("", named)), int(row["steps"]))
-        self._writer.flush()
+            self._writer.scalars(figures_of(row, self._names), int(row["steps"]))
 
     def figures(self, values: Mapping[str, float], steps: int) -> None:
         """Write numbers by tag. Those that are not finite are left out."""
         self._writer.scalars(dict(scalars_of("", values)), steps)
-        self._writer.flush()
 
     def picture(self, tag: str, path: Path, steps: int) -> None:
         """Write a PNG file. Raises OSError if it cannot be read, ValueError if it is no PNG."""
         self._writer.image(tag, path.read_bytes(), steps)
-        self._writer.flush()
 
     def settings(self, values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> None:
         """Write hyper-parameters by name, and the tags of the figures to compare runs by."""
         self._writer.hyperparameters(values, metrics)
-        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()

@@ -115,13 +115,10 @@ class StatusSink(MetricSink):
 
     def _write(self) -> None:
         self._status = self._status._replace(utc=f"{datetime.now(UTC):{STAMP}}")
-        temporary = self._path.with_name(f"{STATUS}.tmp")
         try:
             digests.forget(self._path)
-            temporary.write_text(
-                json.dumps({"format": FORMAT, **self._status._asdict()}) + "\n", encoding="utf-8"
-            )
-            temporary.replace(self._path)
+            document = {"format": FORMAT, **self._status._asdict()}
+            digests.write_whole(self._path, json.dumps(document) + "\n")
         except OSError as error:
             if not self._told:
                 self._told = True

@@ -31,8 +31,7 @@ from jaxtrade.storage.sinks import (
     UNNAMED,
     MetricSink,
     Names,
-    by_name,
-    grouped,
+    figures_of,
     scalars_of,
 )
 from jaxtrade.text import WARNING, Tell
@@ -290,16 +289,14 @@ class TrackerSink(MetricSink):
         self._thread.start()
 
     def write(self, rows: Sequence[Row]) -> None:
-        found = []
-        for row in rows:
-            named = {
-                grouped(name): value
-                for name, value in by_name(row, self._names).items()
-                if name not in NO_FIGURES and name != AXIS
-            }
-            self._update = int(row["update"])
-            figures = dict(scalars_of("", named)) | {"steps": float(row["steps"])}
-            found.append((self._update, figures))
+        found = [
+            (
+                int(row["update"]),
+                figures_of(row, self._names, (*NO_FIGURES, AXIS)) | {"steps": float(row["steps"])},
+            )
+            for row in rows
+        ]
+        self._update = found[-1][0]
         self._put(("log", (found,)))
 
     def rewind(self, update: int, steps: int) -> None:

@@ -7,6 +7,7 @@ import pytest
 from jaxtrade.ablation.report import table
 from jaxtrade.ablation.run import ablate
 from jaxtrade.config import load_config
+from jaxtrade.progress.screen import Screen
 from tests.ablation.gates import gates
 
 # A walk of one tick a minute: brackets of three ticks are reached in about nine bars, within the
@@ -60,10 +61,11 @@ KINDS = (
 
 
 @pytest.mark.slow
-def test_gates_hold_where_skill_is_known():
+def test_gates_hold_where_skill_is_known(tmp_path):
     """`trust` passes every gate. `slots` passes all but G5: a network that has learned to follow an
     advisor follows it into every trap, which is what the gate is there to show."""
-    found = ablate(load_config(None, list(MARTINGALE)), KINDS, ("trust", "slots"))
+    config = load_config(None, list(MARTINGALE))
+    found = ablate(config, KINDS, ("trust", "slots"), tmp_path / "known", str, Screen())
     print(table(found))
     trust, slots = (gates(found, fusion) for fusion in found.fusions)
     assert all(trust.values()), trust

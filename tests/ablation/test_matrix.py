@@ -17,7 +17,7 @@ from jaxtrade.ablation.matrix import (
     matrix_stack,
     second_answers,
 )
-from jaxtrade.ablation.tables import KindTable, make_tables
+from jaxtrade.ablation.tables import Answers, KindTable, make_tables
 from jaxtrade.advisor.compose import only, table_of
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
@@ -25,6 +25,7 @@ from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.record import decision_bars
+from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.listening import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
@@ -205,7 +206,12 @@ def test_an_evaluation_hears_its_own_advisor(made, one_update):
     _, state, figures = one_update
     trained = matrix.Trained(without_advice(state), made.advice, figures, None, 0.0, 0.0, {})
     found = matrix.score(
-        made.learner, trained, made.tables, made.followed, made.splits["test"], "test"
+        made.learner,
+        trained,
+        Answers(made.tables, made.followed, made.askable),
+        made.splits["test"],
+        "test",
+        str,
     )
     assert found.net.shape == (3, SEEDS, 3)
     assert np.array_equal(found.net[0], found.net[1])
@@ -241,13 +247,13 @@ def test_a_killed_matrix_goes_on_to_the_same_bits(made, tmp_path):
         "advisor.rows=8",
     )
     learner = matrix.make_learner(config, "trust", load_market(config), made.splits["train"])
-    tables, _, _ = make_tables(("none", "turn"), config, load_market(config))
-    lines = []
+    answers = make_tables(("none", "turn"), config, load_market(config))
+    answers = Answers(answers.tables, made.known, made.askable)
+    screen, lines = Screen(), []
+    screen.message = lines.append
 
     def trained(folder):
-        return matrix.train_matrix(
-            learner, tables, made.known, made.askable, SEEDS, lines.append, folder
-        )
+        return matrix.train_matrix(learner, answers, SEEDS, folder, screen)
 
     whole = trained(tmp_path / "whole")
     assert whole.turned == 3

@@ -18,7 +18,7 @@ from jaxtrade.evaluation.evaluators import evaluate, mean_reward
 from jaxtrade.evaluation.frames import fills_frame
 from jaxtrade.evaluation.joint import NAMES, evaluate_joint, joint_agents
 from jaxtrade.rl.state import finished
-from jaxtrade.runs.evaluate import evaluate_run, replay_run
+from jaxtrade.runs.evaluate import Request, evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
 from jaxtrade.runs.stored import StoredEvaluation, open_run
 from jaxtrade.runs.studies import grid_run
@@ -196,7 +196,7 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     path = tmp_path / "run"
     first = run(make_config(values, "test"), path)
     assert "greedy" in first.table
-    assert uncounted.table(evaluate_run(path)) == uncounted.table(first.table)
+    assert uncounted.table(evaluate_run(Request(path))) == uncounted.table(first.table)
     resumed = resume(path)
     assert uncounted.table(resumed.table) == uncounted.table(first.table)
     assert "opened 3 times (1 distinct trial)" in resumed.table
@@ -205,14 +205,14 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert again.evaluation.records.bars is None, "of several symbols the days alone are kept"
     assert len(again.trades) == len(first.trades)
     with pytest.raises(ConfigError, match=r"env\.task=allocate"):
-        grid_run(path)
+        grid_run(Request(path), ["intrabar order"])
     greedy = first.evaluation.agent("greedy")
-    costs = json.loads(grid_run(path, intrabar=False, costs=True, as_json=True))
+    costs = json.loads(grid_run(Request(path, as_json=True), ["costs"]))
     rows = next(iter(costs.values()))["rows"]
     assert rows["costs 1x, slippage 1x"]["greedy"] == greedy.strategy_figures["net_profit"]
     assert rows["costs 0x, slippage 0x"]["buy_hold"] > rows["costs 2x, slippage 4x"]["buy_hold"]
     (session,) = first.evaluation.dates.astype(str)
-    _, _, *lines = replay_run(path, session)
+    _, _, *lines = replay_run(Request(path), session)
     assert len(lines) == len(first.evaluation.decisions.rows)
     profits = [float(line.split(" | ")[2].split()[0]) for line in lines]
     assert profits == pytest.approx((greedy.account.equity / 1000).tolist(), abs=0.0051)

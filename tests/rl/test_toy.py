@@ -16,7 +16,7 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Plain
 from jaxtrade.rl.algorithms import LEARNERS, LearnerKind
 from jaxtrade.rl.state import Policy
-from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.health import Watch
 from jaxtrade.training.loop import plan_run, train
@@ -133,4 +133,4 @@ def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
     loaded = load_policy(tmp_path / "run")
     np.testing.assert_array_equal(loaded.policy.parameters, result.training.state.logits)
     assert loaded.schema["algorithm"] == "toy"
-    assert uncounted.table(evaluate_run(tmp_path / "run")) == uncounted.table(result.table)
+    assert uncounted.table(evaluate_run(Request(tmp_path / "run"))) == uncounted.table(result.table)

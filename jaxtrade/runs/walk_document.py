@@ -20,7 +20,7 @@ from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import day_bars
-from jaxtrade.evaluation.record import DecisionBars, Pass, Record
+from jaxtrade.evaluation.record import Pass, Record
 from jaxtrade.evaluation.run_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.progress.screen import Screen
@@ -46,44 +46,15 @@ def in_sample_ids(fold: Fold) -> np.ndarray:
     return fold.train[-len(fold.test) :]
 
 
-def evaluate_walk(
-    setup: Setup,
-    policies: Sequence[PyTree],
-    programs: Programs | None = None,
-    screen: Screen | None = None,
-) -> WalkDays:
-    """The daily profit of all policies and of the baselines, and of the policies under the
-    account's rules and in sample.
+class WalkEvaluation:
+    """The daily profit of the policies of a walk-forward, in the order of its agents, and of the
+    baselines. Each pass over all folds is one program for all policies.
 
-    setup: of a walk-forward. policies: of its agents, in order. Raises ConfigError as `backtest`
-        does.
+    Raises ConfigError as `backtest` does.
     """
-    shown, folds = Screen() if screen is None else screen, setup.folds
-    shown.phase(
-        "evaluating",
-        f"{several(len(folds), 'fold')} x {several(setup.config.walk.seeds, 'seed')}",
-        4,
-    )
-    evaluation = _Evaluation(setup, policies, programs, shown)
-    tested, account_net = evaluation.both_passes()
-    in_sample = evaluation.in_sample()
-    return WalkDays(**vars(tested), account_net=account_net, in_sample_net=in_sample)
-
-
-def evaluate_out_of_sample(
-    setup: Setup, policies: Sequence[PyTree], programs: Programs | None = None
-) -> OutOfSampleDays:
-    """The part of `evaluate_walk` that a null market is compared by. Arguments and errors as
-    there.
-    """
-    return _Evaluation(setup, policies, programs, Screen()).out_of_sample()
-
-
-class _Evaluation:
-    """What the passes over all folds share. Each pass is one program for all policies."""
 
     def __init__(
-        self, setup: Setup, policies: Sequence[PyTree], programs: Programs | None, screen: Screen
+        self, setup: Setup, policies: Sequence[PyTree], programs: Programs, screen: Screen
     ) -> None:
         self.setup, self.programs, self.screen = setup, programs, screen
         self.params = jax.device_put(setup.params)
@@ -95,13 +66,18 @@ class _Evaluation:
         ]
 
     def out_of_sample(self) -> OutOfSampleDays:
-        """Account rules off."""
+        """The test days of each fold, account rules off: what a null market is compared by."""
         return self._days(self._strategy_net(OUT_OF_SAMPLE, self.tests, self.by_fold))
 
-    def both_passes(self) -> tuple[OutOfSampleDays, np.ndarray]:
-        """(account rules off, float64[S, D] under the account's rules). Sessions of the account
-        pass are stepped side by side where that can be done, from accounts that follow from the
-        strategy pass (`evaluation.backtest`)."""
+    def whole(self) -> WalkDays:
+        """The test days, account rules off and on, and training days of each fold, rules off.
+
+        Sessions of the account pass are stepped side by side where that can be done, from accounts
+        that follow from the strategy pass (`evaluation.backtest`).
+        """
+        folds, seeds = self.setup.folds, self.setup.config.walk.seeds
+        about = f"{several(len(folds), 'fold')} x {several(seeds, 'seed')}"
+        self.screen.phase("evaluating", about, 4)
         lanes, names = self._lanes(self.tests, self.by_fold), iter((OUT_OF_SAMPLE, UNDER_RULES))
         records = run_passes(
             self.setup.env, lanes, False, self.programs, lambda _: self.screen.step(next(names))
@@ -109,15 +85,14 @@ class _Evaluation:
         net: dict[Pass, list[np.ndarray]] = {
             which: nets_of(found, lanes, self.by_fold, which) for which, found in records.items()
         }
-        return self._days(net["strategy"]), np.concatenate(net["account"], axis=1)
-
-    def in_sample(self) -> np.ndarray:
-        """float64[S, F]: mean dollars per day on training sessions of each fold, account rules
-        off.
-        """
-        sets = [in_sample_ids(fold) for fold in self.setup.folds]
-        net = self._strategy_net("policies, in sample", sets, self.by_fold)
-        return np.stack([each.mean(axis=1) for each in net], axis=1)
+        tested = self._days(net["strategy"])
+        trained = [in_sample_ids(fold) for fold in folds]
+        in_sample = self._strategy_net("policies, in sample", trained, self.by_fold)
+        return WalkDays(
+            **vars(tested),
+            account_net=np.concatenate(net["account"], axis=1),
+            in_sample_net=np.stack([each.mean(axis=1) for each in in_sample], axis=1),
+        )
 
     def _days(self, net: Sequence[np.ndarray]) -> OutOfSampleDays:
         setup, tests = self.setup, self.tests
@@ -171,26 +146,19 @@ def nets_of(
     records: Sequence[Record], lanes: Sequence[Lane], agents: Sequence[Sequence[Agent]], which: Pass
 ) -> list[np.ndarray]:
     """Dollars of the agents of each fold on each of its sessions, for each fold float64[agents,
-    sessions].
+    sessions]. In the account pass every account starts from 0.
     """
-    every = iter(
-        [
-            session_net(record, lane.decisions, which)
-            for record, lane in zip(records, lanes, strict=True)
-        ]
-    )
-    return [np.stack([next(every) for _ in own]) for own in agents]
-
-
-def session_net(record: Record, decisions: DecisionBars, which: Pass) -> np.ndarray:
-    """float64[n]: dollars of each session. In the account pass every account starts from 0."""
-    last = decisions.last
-    pnl = (
-        metrics.session_pnl(record.equity, last)
-        if which == "strategy"
-        else metrics.account_session_pnl(record.equity, record.account, last)
-    )
-    return pnl / MILLS
+    every = []
+    for record, lane in zip(records, lanes, strict=True):
+        last = lane.decisions.last
+        pnl = (
+            metrics.session_pnl(record.equity, last)
+            if which == "strategy"
+            else metrics.account_session_pnl(record.equity, record.account, last)
+        )
+        every.append(pnl / MILLS)
+    found = iter(every)
+    return [np.stack([next(found) for _ in own]) for own in agents]
 
 
 FORMAT = 1

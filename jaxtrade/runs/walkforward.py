@@ -57,9 +57,8 @@ from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.train import arguments, shown_on
-from jaxtrade.runs.walkforward.document import (
-    evaluate_out_of_sample,
-    evaluate_walk,
+from jaxtrade.runs.walk_document import (
+    WalkEvaluation,
     folds_csv,
     how_reach,
     walk_document,
@@ -103,7 +102,7 @@ def walk_nulls(
     path: Path,
     days: WalkDays,
     spec: NullSpec,
-    screen: Screen | None = None,
+    screen: Screen,
 ) -> dict[str, NullResult]:
     """Test the result of a walk-forward against null markets, and write `nulls.json` into its
     folder.
@@ -118,7 +117,7 @@ def walk_nulls(
             DataError: a null market
         cannot be used. DivergedError, InterruptedRunError, PreemptedError: as in training.
     """
-    config, shown = setup.config, Screen() if screen is None else screen
+    config = setup.config
     markets = null_markets(setup.single, config, spec.kind, config.seed)
     journal = NullJournal(
         path / NULLS,
@@ -130,7 +129,7 @@ def walk_nulls(
             "version": __version__,
         },
     )
-    shown.phase(
+    screen.phase(
         "nulls", f"{spec}: {several(setup.stack.count, 'agent')} trained again on each", spec.draws
     )
     with EagerPrograms() if config.compute.eager else RepeatedPrograms() as programs:
@@ -141,7 +140,7 @@ def walk_nulls(
             spec,
             config.seed,
             journal,
-            step=shown.step,
+            step=screen.step,
         )
     rundir.write_json(
         path / RESULT,
@@ -184,7 +183,7 @@ def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleD
         **Beginning().arguments(setup, None),
     )
     policies: list[PyTree] = [finished(policy) for policy in policies_of(setup, trained.state)]
-    return evaluate_out_of_sample(own, policies, programs)
+    return WalkEvaluation(own, policies, programs, Screen()).out_of_sample()
 
 
 def on_market(setup: Setup, market: Market) -> Setup:
@@ -405,7 +404,7 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         policies = save_policies(job, trained.state, folders)
         trained = trained._replace(health=whole_health(job, trained))
         job.phase("evaluating")
-        days = evaluate_walk(setup, policies, job.programs, job.screen)
+        days = WalkEvaluation(setup, policies, job.programs, job.screen).whole()
         lines, counted = count_walk(setup, path, days, job.tell)
         for line in closing_lines(job, trained, None):
             job.tell(line)
@@ -414,17 +413,13 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
         (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
         rundir.write_json(path / WALK, document)
         result = WalkResult(path, trained, days, document, exit_code_of(trained), lines=lines)
-        for sink in job.files:
-            sink.message(result.table)
-    rundir.write_json(path / rundir.SUMMARY, summary_of(job, trained))
-    job.screen.at_end(
-        [
+        last = [
             f"run       {path}",
             f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
             f"policies  {path / FOLDER}/fold_*/seed_*",
             f"page      jaxtrade report {path}",
         ]
-    )
+        job.conclude(result.table, summary_of(job, trained), last)
     return result
 
 
@@ -451,12 +446,11 @@ def count_walk(
     history = with_trials(counted.history, counted.matrix)
     each = {seed: with_policy(history, np.array(own), counted.matrix) for seed, own in nets.items()}
     shown = next(iter(each.values())) if len(each) == 1 else history
-    labels = () if counted.label is None else (counted.label,)
     by_seed = {
         seed: {name: value for name, value in own.to_json().items() if name in ("psr", "dsr")}
         for seed, own in each.items()
     }
     return (
-        (*(f"NOTE: {label}" for label in labels), *shown.lines()),
-        {"labels": list(labels), "trials": shown.to_json() | {"by_seed": by_seed}},
+        (*(f"NOTE: {label}" for label in counted.labels), *shown.lines()),
+        {"labels": list(counted.labels), "trials": shown.to_json() | {"by_seed": by_seed}},
     )

@@ -1,1 +1,0 @@
-"""Walk-forward runs: all folds and seeds trained as one program, then tested out of sample."""
