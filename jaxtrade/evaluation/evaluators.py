@@ -6,7 +6,7 @@ A score is the reward on validation sessions, by the same evaluation as all othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import jax
@@ -34,6 +34,7 @@ from jaxtrade.evaluation.joint import (
     joint_agents,
 )
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
+from jaxtrade.evaluation.replay import joint_lines, replay_lines
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Learner, PyTree, SessionSet
@@ -48,7 +49,7 @@ class Evaluator(NamedTuple):
         program. policies: may be abstract (`jax.ShapeDtypeStruct`).
     agents(env, market, params, config, algorithm, policy) -> the policy and the baselines.
     evaluate: as `evaluate_symbol`; passes: how often it calls `begun`, of so many agents. begin: as
-        `begin_evaluation`.
+        `begin_evaluation`. replay: as `replay_lines`.
     """
 
     records: Callable[..., Sequence[Any]]
@@ -57,6 +58,7 @@ class Evaluator(NamedTuple):
     evaluate: Callable[..., Any]
     begin: Callable[..., None]
     passes: Callable[[int], int]
+    replay: Callable[..., Iterator[str]]
 
 
 def evaluator_of(env: Any) -> Evaluator:
@@ -121,6 +123,7 @@ ONE_SYMBOL = Evaluator(
     evaluate=evaluate_symbol,
     begin=begin_evaluation,
     passes=lambda agents: 2,
+    replay=replay_lines,
 )
 
 # Environments of several symbols in one account: one policy after the other. Their programs are
@@ -160,6 +163,7 @@ ONE_ACCOUNT = Evaluator(
     evaluate=evaluate_joint,
     begin=_nothing,
     passes=lambda agents: 2 * agents,
+    replay=joint_lines,
 )
 
 

@@ -8,10 +8,11 @@ account that ends is followed by a new one at the next session.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,15 +31,20 @@ from jaxtrade.env.state import EndReason, ObservationRef
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
-from jaxtrade.evaluation.evaluate import NOTHING, agent_key, data_labels
-from jaxtrade.evaluation.frames import fills_frame
+from jaxtrade.evaluation.evaluate import agent_key, data_labels
+from jaxtrade.evaluation.frames import fills_frame, joint_frame
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, without_rules
-from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.records import NOT_KEPT, PassRecords
+from jaxtrade.evaluation.result import NOTHING, AgentResult, EvaluationResult, floor_of
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
-from jaxtrade.evaluation.trades import BarClock, account_outcome
+from jaxtrade.evaluation.trades import BarClock, account_outcome, joint_fills
 from jaxtrade.notation import money
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
 
@@ -341,6 +347,62 @@ def strategy_figures(
     }
 
 
+@dataclass(frozen=True, repr=False)
+class JointResult(EvaluationResult):
+    """The evaluation of an account that holds several symbols.
+
+    Its trades are fills, as in `trades.csv`, and its equity is as in `equity.csv`. tick_sizes: of
+    each symbol, in points.
+    """
+
+    tick_sizes: tuple[Decimal, ...] = ()
+    tables = MappingProxyType({"fills": "trades.csv", "equity": "equity.csv"})
+
+    def _parts(self) -> dict[str, Any]:
+        return {"task": "allocate"}
+
+    def _sections(self) -> list[str]:
+        return []
+
+    def verdict(self) -> str:
+        return self.compare(hint=True, orders="orders")
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        return self.agent(name).trades
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        agent = self.agent(name)
+        of = agent.strategy, agent.account, self.decisions, self.clock
+        return joint_frame(*of, self.settings["symbols"])
+
+    def pictures(self, shown: AgentResult) -> Iterator[tuple[str, Figure]]:
+        from jaxtrade.evaluation.pictures import equity
+
+        yield "equity.png", equity.figure_of(self, shown, equity.profits)
+
+    def _tick_size(self) -> list[str]:
+        return [str(each) for each in self.tick_sizes]
+
+    def _trade_columns(self, agent: AgentResult) -> dict[str, np.ndarray]:
+        return joint_fills(agent.strategy.event)
+
+    def _pass(self, record: Any) -> PassRecords:
+        not_kept = dict.fromkeys(("mask", "stop", "target", "high_water", "reached"), NOT_KEPT)
+        return PassRecords(
+            **not_kept,
+            action=record.action,
+            legal=~record.illegal,
+            quantity=record.quantity,
+            equity=record.equity,
+            floor=floor_of(record),
+            account=record.account,
+            active=record.active,
+            end=record.end,
+            profit=record.event.profit,
+            events=joint_fills(record.event),
+        )
+
+
 def evaluate_joint(
     env: PortfolioEnv,
     params: PortfolioParams,
@@ -397,7 +459,7 @@ def evaluate_joint(
     if not market.has_volume:
         labels.append("bars without volume: the volume features of their symbols are constant")
     bars = market.data
-    return EvaluationResult(
+    return JointResult(
         tuple(results),
         decisions,
         BarClock(
@@ -416,6 +478,7 @@ def evaluate_joint(
         (*labels, *notes),
         dict(provenance),
         tuple(env.actions),
+        tick_sizes=tuple(contract.tick_size for contract in market.contracts),
     )
 
 

@@ -84,8 +84,8 @@ class ReportChoice:
 def optional(
     of: ReportChoice, policy: str | None, agent: str, title: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The sections that other commands compute, None where there is no file; and what the reader
-    has to know of them. One that was made for another policy than the evaluation is left out, and a
+    """The sections that other commands compute for this kind of run, None where there is no file;
+    and what the reader has to know of them. One that was made for another policy than the evaluation is left out, and a
     label says so: the run went on since then.
 
     policy: its sha256, None in an evaluation of an earlier version. agent: the shown agent's name.
@@ -93,13 +93,16 @@ def optional(
     """
     sections: dict[str, Any] = {}
     labels = []
-    for name in schema.OPTIONAL:
+    names = schema.OF_ACCOUNT if of.config.env.joint else schema.OPTIONAL
+    for name in names:
         if name in ("in_sample", NULLS):
             continue
         sections[name] = _read(of.folder / f"{name}.json")
         if sections[name] and _other(sections[name], of.number, policy):
             sections[name] = None
             labels.append(_stale(name, title))
+    if NULLS not in names:
+        return sections, labels
     tests, about = _nulls(of, policy, agent, title)
     first, *others = tests or [None]
     return sections | {NULLS: first, "other_nulls": others}, [*labels, *about]
