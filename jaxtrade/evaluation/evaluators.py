@@ -18,20 +18,14 @@ from jaxtrade.data.markets import Markets, MarketSet
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import joint
 from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
-from jaxtrade.evaluation.baselines import Agent, forget_episode, greedy
+from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import (
     begin_evaluation,
     evaluate_set,
     evaluate_symbol,
     standard_agents,
-)
-from jaxtrade.evaluation.joint import (
-    JointAgent,
-    PolicyAct,
-    backtest,
-    evaluate_joint,
-    joint_agents,
 )
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
 from jaxtrade.evaluation.replay import joint_lines, replay_lines
@@ -139,16 +133,18 @@ def _in_turn(
     *unused: Any,
 ) -> list[Any]:
     del unused
-    act, key = PolicyAct(env, algorithm.act, False), jax.random.key(0)  # it never draws
     each = params if isinstance(params, Sequence) else [params] * len(policies)
-    agents = [
-        JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
-        for policy in policies
-    ]
-    decisions = decision_bars(each[0].market, sessions)
+    decisions, key = decision_bars(each[0].market, sessions), jax.random.key(0)  # it never draws
     return [
-        backtest(env, agent, own.replace(sessions=sessions), decisions, True, key)
-        for agent, own in zip(agents, each, strict=True)
+        joint.backtest(
+            env,
+            joint.policy_agent(env, algorithm, policy),
+            own.replace(sessions=sessions),
+            decisions,
+            True,
+            key,
+        )
+        for policy, own in zip(policies, each, strict=True)
     ]
 
 
@@ -159,8 +155,8 @@ def _nothing(*unused: Any) -> None:
 ONE_ACCOUNT = Evaluator(
     records=_in_turn,
     begin_records=_nothing,
-    agents=joint_agents,
-    evaluate=evaluate_joint,
+    agents=joint.joint_agents,
+    evaluate=joint.evaluate_joint,
     begin=_nothing,
     passes=lambda agents: 2 * agents,
     replay=joint_lines,

@@ -76,6 +76,19 @@ class JointAgent(NamedTuple):
     forget: Callable[[PyTree, Array], PyTree] = keep
 
 
+def policy_agent(
+    env: PortfolioEnv, algorithm: Learner, policy: PyTree, explore: bool = False
+) -> JointAgent:
+    """The policy: its best legal action, or one that is drawn from it."""
+    name, about = (
+        ("sampled", "drawn from the policy")
+        if explore
+        else ("greedy", "best legal action of the policy")
+    )
+    act = PolicyAct(env, algorithm.act, explore)
+    return JointAgent(name, act, (policy, algorithm.carry), about, forget_episode)
+
+
 @dataclass(frozen=True)
 class PolicyAct:
     """`Learner.act`. Carry: (policy, its memory). An illegal action changes nothing and is
@@ -181,15 +194,9 @@ def joint_agents(
         "bar",
         "sma_cross": f"each symbol long while its SMA {fast} > SMA {slow}, short while below",
     }
-    carry = (policy, algorithm.carry)
     return [
-        *(
-            JointAgent(name, PolicyAct(env, algorithm.act, explore), carry, what, forget_episode)
-            for name, explore, what in (
-                ("greedy", False, "best legal action of the policy"),
-                ("sampled", True, "drawn from the policy"),
-            )
-        ),
+        policy_agent(env, algorithm, policy),
+        policy_agent(env, algorithm, policy, explore=True),
         *(
             JointAgent(
                 name,

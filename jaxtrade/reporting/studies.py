@@ -250,8 +250,8 @@ def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory |
         return replace(
             found.history,
             psr=psr(days.record),
-            dsr=IntervalEstimate(None, None, None, OF_SET),
-            pbo=Overfitting(None, None, None, OF_SET),
+            dsr=IntervalEstimate(None, why=OF_SET),
+            pbo=Overfitting(why=OF_SET),
         )
     return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
 
@@ -311,9 +311,9 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
         "daily": agents[days.agents[0]],
         "agents": agents,
         "improvement": {days.agents[i]: _improvement(days, i) for i in days.rules},
-        "psr": estimate(psr(days.record)),
-        "dsr": estimate(deflated),
-        "min_trl": estimate(min_trl(days.record)),
+        "psr": psr(days.record)._asdict(),
+        "dsr": deflated._asdict(),
+        "min_trl": min_trl(days.record)._asdict(),
         "spa": _spa(days),
         "pbo": {"value": overfitted.value, "why": overfitted.why},
         "trials": trials,
@@ -322,17 +322,12 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
     }
 
 
-def estimate(found: IntervalEstimate) -> Figures:
-    """An estimate as a report has it."""
-    return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
-
-
 def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitting]:
     """DSR and PBO, or why there are none."""
     if history and not history.fault and history.dsr and history.pbo:
         return history.dsr, history.pbo
     why = NO_COUNT if history and history.fault else NOT_TEST
-    return IntervalEstimate(None, None, None, why), Overfitting(None, None, None, why)
+    return IntervalEstimate(None, why=why), Overfitting(why=why)
 
 
 def _spa(days: SeedDays) -> Figures:
@@ -350,7 +345,7 @@ def _daily(days: SeedDays, agent: int) -> Figures:
     """
     net = days.net[:, agent]
     rule = agent in days.rules and _same(net)
-    return estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
+    return iqm_estimate(net[:1] if rule else net, rule=rule)._asdict()
 
 
 def _improvement(days: SeedDays, agent: int) -> Figures:
@@ -361,7 +356,7 @@ def _improvement(days: SeedDays, agent: int) -> Figures:
     found = probability_of_improvement(days.net[:, 0], rival, rule=_same(rival))
     if len(days.net) == 1:
         return {"value": None, "why": ONE_POLICY}
-    return estimate(found)
+    return found._asdict()
 
 
 def _same(net: np.ndarray) -> bool:

@@ -16,6 +16,7 @@ from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.notation import at as time_at
 from jaxtrade.notation import date_span, share
+from jaxtrade.text import several
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
 WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
@@ -36,7 +37,7 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
     count = figures["trades"]
     parts = [
         f"net {style.dollars(figures['net_profit'])}",
-        f"{count:,} trade{'' if count == 1 else 's'}",
+        several(count, "trade"),
         *([f"{share(figures['win_rate'], 0)} won"] if count else []),
         f"max drawdown {style.dollars(figures['max_drawdown'])}",
         *notes,
@@ -330,8 +331,8 @@ def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tupl
         )
     which = "" if len(result.decisions.ids) == 1 else "the session with most trades   ·   "
     return title, (
-        f"{which}net {style.dollars(int(day.trades.net.sum()) / 1000)}   ·   {count:,} "
-        f"trade{'' if count == 1 else 's'}   ·   {won} won, {count - won} lost"
+        f"{which}net {style.dollars(int(day.trades.net.sum()) / 1000)}   ·   "
+        f"{several(count, 'trade')}   ·   {won} won, {count - won} lost"
     )
 
 
