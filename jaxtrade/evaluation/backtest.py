@@ -451,7 +451,7 @@ def run_passes(
 
 
 def run_account(
-    env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False, programs: Programs | None = None
+    env: TradingEnv, lanes: Sequence[Lane], rewarded: bool, programs: Programs | None
 ) -> list[Record]:
     """The account pass alone. The strategy pass runs too where sessions can then be side by side,
     which is faster.
@@ -468,7 +468,7 @@ def begin_passes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane]) -> 
 
 
 def begin_account(
-    programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False
+    programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool
 ) -> None:
     """Begin to compile the program of `run_account`: with sessions side by side, one for both
     passes.

@@ -292,15 +292,9 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
             "days": count,
             "seeds": seeds,
             "level": LEVEL,
-            "daily": none,
-            "psr": none,
-            "dsr": none,
-            "min_trl": none,
-            "spa": none,
-            "pbo": none,
+            **dict.fromkeys(("daily", "psr", "dsr", "min_trl", "spa", "pbo"), none),
             "trials": trials,
-            "null_low": None,
-            "null_high": None,
+            **dict.fromkeys(("null_low", "null_high")),
         }
     agents = {name: _daily(days, i) for i, name in enumerate(days.agents)}
     deflated, overfitted = _of_trials(history)
