@@ -30,7 +30,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
@@ -345,13 +344,7 @@ def _part_count(episodes: Sequence[int]) -> int:
 
 def _kind(agent: Agent) -> Any:
     """What agents of one group have in common: functions, and structure and shapes of the carry."""
-    leaves, tree = jax.tree.flatten(agent.carry)
-    return (
-        agent.act,
-        agent.forget,
-        tree,
-        tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves),
-    )
+    return agent.act, agent.forget, shapes_of(agent.carry)
 
 
 def _extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
