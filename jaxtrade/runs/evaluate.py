@@ -320,15 +320,16 @@ def ending(
     Raises ConfigError if `path` is not a run's folder.
     """
     number, first = next(iter(results.items()))
+    stack = Stack.of_run(config)
     yield f"run       {path}"
     for label, name in first.tables.items():
-        yield f"{label:<9} {folder / name}"
+        yield f"{label:<9} {stack.folder(folder, number) / name}"
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
     split = first.provenance["split"]
-    run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
+    run = [str(path), *stack.flag(number), *_data(path, config)]
     grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
     replay = [*run, "--session", first.settings["last_session"]]
     if isinstance(first, SetResult):
