@@ -30,7 +30,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
@@ -345,13 +344,7 @@ def _part_count(episodes: Sequence[int]) -> int:
 
 def _kind(agent: Agent) -> Any:
     """What agents of one group have in common: functions, and structure and shapes of the carry."""
-    leaves, tree = jax.tree.flatten(agent.carry)
-    return (
-        agent.act,
-        agent.forget,
-        tree,
-        tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves),
-    )
+    return agent.act, agent.forget, shapes_of(agent.carry)
 
 
 def _extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
@@ -451,7 +444,7 @@ def run_passes(
 
 
 def run_account(
-    env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False, programs: Programs | None = None
+    env: TradingEnv, lanes: Sequence[Lane], rewarded: bool, programs: Programs | None
 ) -> list[Record]:
     """The account pass alone. The strategy pass runs too where sessions can then be side by side,
     which is faster.
@@ -468,7 +461,7 @@ def begin_passes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane]) -> 
 
 
 def begin_account(
-    programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool = False
+    programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool
 ) -> None:
     """Begin to compile the program of `run_account`: with sessions side by side, one for both
     passes.

@@ -92,46 +92,29 @@ def forget_episode(carry: PyTree, first: Array) -> PyTree:
     return policy, forget(memory, first)
 
 
-def _epsilon(policy: PyTree) -> Any:
-    """What a Q-policy explores with; None for other policies, those of a user's own learner among
-    them.
-    """
-    return getattr(policy, "epsilon", None)
+def _policy_agent(
+    name: str, algorithm: Learner, policy: PyTree, env: TradingEnv, about: str, of_q: str
+) -> Agent:
+    """An agent that acts by a policy: its best action as `greedy`, else one that it draws. of_q:
+    what is said of a policy that explores by an epsilon, a Q-policy."""
+    act = PolicyAct(env, algorithm.act, name != "greedy")
+    said = about if getattr(policy, "epsilon", None) is None else of_q
+    return Agent(name, act, (policy, algorithm.carry), said, forget_episode)
 
 
 def greedy(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
     """An agent that takes the policy's best legal action at every bar: the most probable one, or
     that of largest Q.
     """
-    about = (
-        "most probable legal action"
-        if _epsilon(policy) is None
-        else "legal action with the largest Q"
-    )
-    return Agent(
-        "greedy",
-        PolicyAct(env, algorithm.act, False),
-        (policy, algorithm.carry),
-        about,
-        forget_episode,
-    )
+    about = "most probable legal action", "legal action with the largest Q"
+    return _policy_agent("greedy", algorithm, policy, env, *about)
 
 
 def sampled(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
     """An agent that draws an action from the policy's masked distribution at every bar; of a
     Q-policy the epsilon-greedy one."""
-    about = (
-        "drawn from the policy"
-        if _epsilon(policy) is None
-        else "epsilon-greedy, with the policy's own epsilon"
-    )
-    return Agent(
-        "sampled",
-        PolicyAct(env, algorithm.act, True),
-        (policy, algorithm.carry),
-        about,
-        forget_episode,
-    )
+    about = "drawn from the policy", "epsilon-greedy, with the policy's own epsilon"
+    return _policy_agent("sampled", algorithm, policy, env, *about)
 
 
 def _action(env: TradingEnv, name: str) -> int:

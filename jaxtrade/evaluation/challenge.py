@@ -40,6 +40,7 @@ from jaxtrade.evaluation.challenge_accounts import (
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
+from jaxtrade.evaluation.statistics.resampling import day_blocks
 from jaxtrade.notation import NOT_AVAILABLE, shown
 from jaxtrade.text import aligned, several
 
@@ -210,16 +211,6 @@ def _fates(challenge: Challenge, found: Lives) -> np.ndarray:
     fates = [passed, ~passed & bust, ~passed & daily & ~bust, ~(passed | bust | daily)]
     lost = passed & (bust | daily) & (not challenge.stop_at_target)
     return np.stack([*fates, lost])
-
-
-def day_blocks(
-    generator: np.random.Generator, count: int, length: int, days: int, block: int
-) -> np.ndarray:
-    """int64[count, length]: days 0..days - 1 in blocks of consecutive ones, where the first follows
-    the last.
-    """
-    starts = generator.integers(0, days, (count, -(-length // block)))
-    return ((starts[:, :, None] + np.arange(block)) % days).reshape(count, -1)[:, :length]
 
 
 def _outer(

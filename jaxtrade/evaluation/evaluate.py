@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -22,8 +20,7 @@ from jaxtrade.data.market import Market
 from jaxtrade.data.markets import MarketSet
 from jaxtrade.data.sources import describe_conversion, dollars_per_tick
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.rules import NO_FLOOR
-from jaxtrade.env.state import NO_LEVEL, EnvParams
+from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
@@ -31,34 +28,22 @@ from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.frames import write_frame
 from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.metrics import sessions_of
-from jaxtrade.evaluation.pictures import equity, style
-from jaxtrade.evaluation.record import PASSES, DecisionBars, Record, Steps, decision_bars, longest
-from jaxtrade.evaluation.records import (
-    ABSENT,
-    EVENT_COLUMNS,
-    RECORDS,
-    BarRecords,
-    EvaluationRecords,
-    PassRecords,
-    write_records,
-)
+from jaxtrade.evaluation.pictures import style
+from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, longest
+from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import write_texts
-from jaxtrade.evaluation.result import AgentResult, EvaluationResult, Result, SetResult
+from jaxtrade.evaluation.result import NOTHING, AgentResult, Also, EvaluationResult, SetResult
 from jaxtrade.evaluation.trades import (
     BarClock,
-    Trades,
     account_figures,
     assemble_trades,
     coverage,
     figures_of,
-    fills,
 )
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
 from jaxtrade.types import Learner, PyTree, SessionSet
 
-Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
-NOTHING: Also = MappingProxyType({})
 RULES = (
     "drawdown",
     "daily_loss",
@@ -335,98 +320,6 @@ def _labels(
     return tuple(labels)
 
 
-def records_of(result: Result, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
-    """The records of an evaluation; of several symbols the days alone. shown: the agent whose bars
-    are kept. also: further entries of `meta`, here and below."""
-    if not isinstance(result, EvaluationResult) or result.joint:
-        return replace(day_records(result, also), shown=shown.name)
-    decisions, clock = result.decisions, result.clock
-    # All decision bars, with the flat bar of each session after its last one.
-    after, last = decisions.last + 1, decisions.last
-    rows = np.insert(decisions.rows, after, decisions.rows[last] + 1)
-    session = np.insert(decisions.session, after, decisions.session[last])
-    prices = {
-        name: np.asarray(getattr(result, name), np.int64)[rows]
-        for name in ("open", "high", "low", "close")
-    }
-    bars = BarRecords(
-        row=rows,
-        time=np.asarray(clock.time, np.int64)[rows],
-        session=session,
-        **prices,
-        decision=np.flatnonzero(session[1:] == session[:-1]),
-        strategy=_pass(shown.strategy),
-        account=_pass(shown.account),
-        trades={
-            agent.name: {each.name: getattr(agent.trades, each.name) for each in fields(Trades)}
-            for agent in result.agents
-        },
-    )
-    meta = {
-        **also,
-        "labels": list(result.labels),
-        # A result made without names of its actions has numbers instead.
-        "actions": list(result.actions) or [str(i) for i in range(shown.strategy.mask.shape[1])],
-        "tick_size": str(clock.tick_size),
-        "decimals": clock.decimals,
-        "bar_seconds": clock.bar_seconds,
-        "zone": clock.zone,
-        "start_balance": result.start_balance,
-    }
-    return replace(day_records(result, meta), shown=shown.name, bars=bars)
-
-
-def day_records(result: Result, also: Also = NOTHING) -> EvaluationRecords:
-    """The records of an evaluation without bars: the days alone, as of `allocate`, and of a set of
-    symbols taken together. Its split and agent are None where the caller named none.
-    """
-    net, account_net = (
-        np.array([result.daily_pnl(agent, which) / 1000 for agent in result.agents])
-        for which in PASSES
-    )
-    about = result.provenance
-    return EvaluationRecords(
-        tuple(agent.name for agent in result.agents),
-        result.agents[0].name,
-        result.dates,
-        net,
-        account_net,
-        {
-            "settings": result.settings,
-            "split": about.get("split"),
-            "agent": about.get("agent"),
-            "seed": about.get("trained_seed", result.settings["seed"]),
-            **also,
-        },
-    )
-
-
-def _pass(record: Record) -> PassRecords:
-    floor = np.asarray(record.event.floor, np.int64)
-    return PassRecords(
-        action=record.action,
-        legal=record.legal,
-        mask=np.asarray(record.mask, bool),
-        quantity=record.quantity,
-        stop=_level(record.stop, record.quantity),
-        target=_level(record.target_level, record.quantity),
-        equity=record.equity,
-        high_water=record.high_water,
-        floor=np.where(floor == NO_FLOOR, ABSENT, floor),
-        account=record.account,
-        active=record.active,
-        end=record.end,
-        reached=record.target,
-        events=dict(zip(EVENT_COLUMNS, fills(record.event), strict=True)),
-    )
-
-
-def _level(level: np.ndarray, quantity: np.ndarray) -> np.ndarray:
-    """int64[L] ticks; `ABSENT` without a position, and where the position has no such level."""
-    whole = np.asarray(level, np.int64)
-    return np.where((quantity == 0) | (np.abs(whole) >= NO_LEVEL), ABSENT, whole)
-
-
 def write(
     result: EvaluationResult | SetResult,
     directory: Path,
@@ -449,10 +342,9 @@ def write(
             decimals = result.clock.decimals
             write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
             write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
-            style.write(equity.figure_of(result, shown), new / "equity.png")
-            if not result.joint:
-                style.write(equity.day_figure(result, shown), new / "day.png")
-        write_records(new / RECORDS, records_of(result, shown, also))
+            for name, figure in result.pictures(shown):
+                style.write(figure, new / name)
+        write_records(new / RECORDS, result.to_records(shown, also))
 
 
 def evaluate_set(

@@ -6,7 +6,7 @@ A score is the reward on validation sessions, by the same evaluation as all othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
 import jax
@@ -18,22 +18,17 @@ from jaxtrade.data.markets import Markets, MarketSet
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import joint
 from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
-from jaxtrade.evaluation.baselines import Agent, forget_episode, greedy
+from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import (
     begin_evaluation,
     evaluate_set,
     evaluate_symbol,
     standard_agents,
 )
-from jaxtrade.evaluation.joint import (
-    JointAgent,
-    PolicyAct,
-    backtest,
-    evaluate_joint,
-    joint_agents,
-)
 from jaxtrade.evaluation.record import Record, Steps, decision_bars
+from jaxtrade.evaluation.replay import joint_lines, replay_lines
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Learner, PyTree, SessionSet
@@ -48,7 +43,7 @@ class Evaluator(NamedTuple):
         program. policies: may be abstract (`jax.ShapeDtypeStruct`).
     agents(env, market, params, config, algorithm, policy) -> the policy and the baselines.
     evaluate: as `evaluate_symbol`; passes: how often it calls `begun`, of so many agents. begin: as
-        `begin_evaluation`.
+        `begin_evaluation`. replay: as `replay_lines`.
     """
 
     records: Callable[..., Sequence[Any]]
@@ -57,6 +52,7 @@ class Evaluator(NamedTuple):
     evaluate: Callable[..., Any]
     begin: Callable[..., None]
     passes: Callable[[int], int]
+    replay: Callable[..., Iterator[str]]
 
 
 def evaluator_of(env: Any) -> Evaluator:
@@ -121,6 +117,7 @@ ONE_SYMBOL = Evaluator(
     evaluate=evaluate_symbol,
     begin=begin_evaluation,
     passes=lambda agents: 2,
+    replay=replay_lines,
 )
 
 # Environments of several symbols in one account: one policy after the other. Their programs are
@@ -136,16 +133,18 @@ def _in_turn(
     *unused: Any,
 ) -> list[Any]:
     del unused
-    act, key = PolicyAct(env, algorithm.act, False), jax.random.key(0)  # it never draws
     each = params if isinstance(params, Sequence) else [params] * len(policies)
-    agents = [
-        JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
-        for policy in policies
-    ]
-    decisions = decision_bars(each[0].market, sessions)
+    decisions, key = decision_bars(each[0].market, sessions), jax.random.key(0)  # it never draws
     return [
-        backtest(env, agent, own.replace(sessions=sessions), decisions, True, key)
-        for agent, own in zip(agents, each, strict=True)
+        joint.backtest(
+            env,
+            joint.policy_agent(env, algorithm, policy),
+            own.replace(sessions=sessions),
+            decisions,
+            True,
+            key,
+        )
+        for policy, own in zip(policies, each, strict=True)
     ]
 
 
@@ -156,10 +155,11 @@ def _nothing(*unused: Any) -> None:
 ONE_ACCOUNT = Evaluator(
     records=_in_turn,
     begin_records=_nothing,
-    agents=joint_agents,
-    evaluate=evaluate_joint,
+    agents=joint.joint_agents,
+    evaluate=joint.evaluate_joint,
     begin=_nothing,
     passes=lambda agents: 2 * agents,
+    replay=joint_lines,
 )
 
 

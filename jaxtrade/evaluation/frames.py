@@ -18,7 +18,7 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.record import DecisionBars, Record
-from jaxtrade.evaluation.trades import BarClock, Trades
+from jaxtrade.evaluation.trades import BarClock, Trades, joint_fills
 from jaxtrade.storage.monitor import FIELDS
 
 if TYPE_CHECKING:
@@ -175,29 +175,22 @@ def fills_frame(record: Any, decisions: DecisionBars, market: Any) -> pd.DataFra
     """
     import pandas as pd
 
-    event = record.event
-    kinds = ("close", "open", "exit")
-    quantities = np.stack([getattr(event, f"{kind}_quantity") for kind in kinds], axis=2)
-    prices = np.stack([getattr(event, f"{kind}_price") for kind in kinds], axis=2)
-    bar, symbol, kind = np.nonzero(quantities)  # in time order, then by symbol and kind
-    forced, quantity = kind == len(kinds) - 1, quantities[bar, symbol, kind].astype(np.int64)
-    reason = np.where(forced, event.exit_reason[bar, symbol], int(ExitReason.ORDER))
-    row = decisions.rows[bar] + 1
+    fills = joint_fills(record.event)
+    symbol, row, reason = fills["symbol"], decisions.rows[fills["bar"]] + 1, fills["reason"]
     at_close = np.isin(reason, [ExitReason.FLAT, ExitReason.END_OF_DATA])
-    times = np.where(forced, market.times[row], market.opens[row, symbol])
-    last = np.append(np.any([np.diff(bar), np.diff(symbol)], axis=0), True)[: len(bar)]
+    times = np.where(reason == ExitReason.ORDER, market.opens[row, symbol], market.times[row])
     names = np.array(market.symbols, object)[symbol]
     ticks = np.array([float(each.tick_size) for each in market.contracts])[symbol]
     decimals = np.array([each.decimals for each in market.contracts], int)[symbol]
     values = (
         times + np.where(at_close, market.bar_seconds, 0),
         names,
-        quantity,
-        prices[bar, symbol, kind] * ticks,
-        pd.Series(quantity).groupby(symbol).cumsum(),
+        fills["quantity"],
+        fills["price"] * ticks,
+        pd.Series(fills["quantity"]).groupby(symbol).cumsum(),
         _names(reason, "exit_reason"),
-        np.where(last, event.cost[bar, symbol], 0) / 1000,
-        np.where(last, event.cash[bar, symbol], 0) / 1000,
+        fills["cost"] / 1000,
+        fills["booked"] / 1000,
     )
     found = _typed(dict(zip(FILL_COLUMNS, values, strict=True)), "UTC")
     found["price"] = [round(*each) for each in zip(found["price"], decimals.tolist(), strict=True)]

@@ -8,10 +8,11 @@ account that ends is followed by a new one at the next session.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,15 +31,20 @@ from jaxtrade.env.state import EndReason, ObservationRef
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
-from jaxtrade.evaluation.evaluate import NOTHING, agent_key, data_labels
-from jaxtrade.evaluation.frames import fills_frame
+from jaxtrade.evaluation.evaluate import agent_key, data_labels
+from jaxtrade.evaluation.frames import fills_frame, joint_frame
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, without_rules
-from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.records import NOT_KEPT, PassRecords
+from jaxtrade.evaluation.result import NOTHING, AgentResult, EvaluationResult, floor_of
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
-from jaxtrade.evaluation.trades import BarClock, account_outcome
+from jaxtrade.evaluation.trades import BarClock, account_outcome, joint_fills
 from jaxtrade.notation import money
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
 
@@ -68,6 +74,19 @@ class JointAgent(NamedTuple):
     carry: PyTree
     about: str
     forget: Callable[[PyTree, Array], PyTree] = keep
+
+
+def policy_agent(
+    env: PortfolioEnv, algorithm: Learner, policy: PyTree, explore: bool = False
+) -> JointAgent:
+    """The policy: its best legal action, or one that is drawn from it."""
+    name, about = (
+        ("sampled", "drawn from the policy")
+        if explore
+        else ("greedy", "best legal action of the policy")
+    )
+    act = PolicyAct(env, algorithm.act, explore)
+    return JointAgent(name, act, (policy, algorithm.carry), about, forget_episode)
 
 
 @dataclass(frozen=True)
@@ -175,15 +194,9 @@ def joint_agents(
         "bar",
         "sma_cross": f"each symbol long while its SMA {fast} > SMA {slow}, short while below",
     }
-    carry = (policy, algorithm.carry)
     return [
-        *(
-            JointAgent(name, PolicyAct(env, algorithm.act, explore), carry, what, forget_episode)
-            for name, explore, what in (
-                ("greedy", False, "best legal action of the policy"),
-                ("sampled", True, "drawn from the policy"),
-            )
-        ),
+        policy_agent(env, algorithm, policy),
+        policy_agent(env, algorithm, policy, explore=True),
         *(
             JointAgent(
                 name,
@@ -341,6 +354,62 @@ def strategy_figures(
     }
 
 
+@dataclass(frozen=True, repr=False)
+class JointResult(EvaluationResult):
+    """The evaluation of an account that holds several symbols.
+
+    Its trades are fills, as in `trades.csv`, and its equity is as in `equity.csv`. tick_sizes: of
+    each symbol, in points.
+    """
+
+    tick_sizes: tuple[Decimal, ...] = ()
+    tables = MappingProxyType({"fills": "trades.csv", "equity": "equity.csv"})
+
+    def _parts(self) -> dict[str, Any]:
+        return {"task": "allocate"}
+
+    def _sections(self) -> list[str]:
+        return []
+
+    def verdict(self) -> str:
+        return self.compare(hint=True, orders="orders")
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        return self.agent(name).trades
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        agent = self.agent(name)
+        of = agent.strategy, agent.account, self.decisions, self.clock
+        return joint_frame(*of, self.settings["symbols"])
+
+    def pictures(self, shown: AgentResult) -> Iterator[tuple[str, Figure]]:
+        from jaxtrade.evaluation.pictures import equity
+
+        yield "equity.png", equity.figure_of(self, shown, equity.profits)
+
+    def _tick_size(self) -> list[str]:
+        return [str(each) for each in self.tick_sizes]
+
+    def _trade_columns(self, agent: AgentResult) -> dict[str, np.ndarray]:
+        return joint_fills(agent.strategy.event)
+
+    def _pass(self, record: Any) -> PassRecords:
+        not_kept = dict.fromkeys(("mask", "stop", "target", "high_water", "reached"), NOT_KEPT)
+        return PassRecords(
+            **not_kept,
+            action=record.action,
+            legal=~record.illegal,
+            quantity=record.quantity,
+            equity=record.equity,
+            floor=floor_of(record),
+            account=record.account,
+            active=record.active,
+            end=record.end,
+            profit=record.event.profit,
+            events=joint_fills(record.event),
+        )
+
+
 def evaluate_joint(
     env: PortfolioEnv,
     params: PortfolioParams,
@@ -397,7 +466,7 @@ def evaluate_joint(
     if not market.has_volume:
         labels.append("bars without volume: the volume features of their symbols are constant")
     bars = market.data
-    return EvaluationResult(
+    return JointResult(
         tuple(results),
         decisions,
         BarClock(
@@ -416,6 +485,7 @@ def evaluate_joint(
         (*labels, *notes),
         dict(provenance),
         tuple(env.actions),
+        tick_sizes=tuple(contract.tick_size for contract in market.contracts),
     )
 
 

@@ -210,9 +210,9 @@ def shown(value: float | None, low: float | None, high: float | None, why: str |
 def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
     """The history with PBO. matrix: float64[D, N] of `trial_matrix`."""
     if history.trials is None:
-        return replace(history, pbo=Overfitting(None, None, None, NO_LOG))
+        return replace(history, pbo=Overfitting(why=NO_LOG))
     whole = matrix.shape[1]
-    found = Overfitting(None, None, None, "no trial has all of these days")
+    found = Overfitting(why="no trial has all of these days")
     if whole:
         found = pbo(matrix, draws=NULL_DRAWS if whole <= MANY else FEW_DRAWS)
     return replace(history, whole=whole, pbo=found)

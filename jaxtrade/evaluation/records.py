@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,11 @@ STEP_COLUMNS = (
     "active",
     "end",
     "reached",
+    "profit",
 )
 FLAGS = ("legal", "active", "reached")
-EVENT_COLUMNS = ("bar", "kind", "quantity", "price", "reason")
+EVENT_COLUMNS = ("bar", "kind", "quantity", "price", "reason")  # of one symbol
+NOT_KEPT = np.empty(0, np.int64)  # for a column that an evaluation does not have
 DIFFERENCES = (
     "row",
     "time",
@@ -76,7 +78,8 @@ KINDS = (
 @dataclass(frozen=True)
 class PassRecords:
     """One pass of the shown agent: one entry for each of the L decision bars, its state after the
-    bar that follows.
+    bar that follows. Of S symbols in one account, quantity is [L, S], and mask, stop, target,
+    high_water and reached have no entries.
 
     action: int64[L] id of the action, -1 for an order without one. legal: bool[L] whether it was
         allowed.
@@ -86,11 +89,13 @@ class PassRecords:
     balance. floor: int64[L] mills, the drawdown floor; `ABSENT` for none. account: int64[L] its
     number, from 0.
     active: bool[L] whether it was open when the bar began. end: int64[L] `env.state.EndReason`.
-    reached: bool[L] whether its realised profit had reached the target.
+    reached: bool[L] whether its realised profit had reached the target. profit: int64[L, S] mills,
+        the share of each symbol in the change of equity; without entries for one symbol.
     events: bar, kind, quantity, price, reason: int64[E] each, in time order. bar: index 0..L-1 of
         the decision bar, so
     the fill is in the bar after it. kind: index in `KINDS`. quantity: contracts with the sign of
     the position. price: ticks, slippage included. reason: `env.state.ExitReason`, 0 for an entry.
+    Of several symbols as `evaluation.trades.joint_fills`.
     """
 
     action: np.ndarray
@@ -107,6 +112,7 @@ class PassRecords:
     end: np.ndarray
     reached: np.ndarray
     events: Mapping[str, np.ndarray]
+    profit: np.ndarray = field(default_factory=lambda: NOT_KEPT)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,8 @@ class BarRecords:
     decision bar; its effects are in the bar after it.
     strategy, account: the shown agent's passes. trades: agent -> column -> int64[K], as
         `evaluation.trades.Trades`.
+    Of S symbols in one account the bars are those that they share: prices int64[B, S], each in
+        ticks of its symbol; trades are fills, as `evaluation.trades.joint_fills`.
     """
 
     row: np.ndarray
@@ -148,8 +156,8 @@ class EvaluationRecords:
     the policy; of a run's evaluation also `day_bars`, by symbol the digests of the dates
     (`evaluation.openings`), and
     `policy_sha256` (`evaluation.policy`); with `bars` also `labels`, `actions` (names by id), `tick_size` (text,
-    points), `decimals`, `bar_seconds`, `zone` and `start_balance`.
-    bars: None where days are all that is kept: of a set taken together, and of `env.task=allocate`.
+    points; of several symbols one for each), `decimals`, `bar_seconds`, `zone` and `start_balance`.
+    bars: None where days are all that is kept: of a set taken together.
     """
 
     agents: tuple[str, ...]
@@ -196,10 +204,16 @@ def _bar_arrays(agents: tuple[str, ...], bars: BarRecords) -> dict[str, np.ndarr
     arrays = {f"bars.{name}": _stored(name, getattr(bars, name)) for name in BAR_COLUMNS}
     for which in PASSES:
         each: PassRecords = getattr(bars, which)
-        arrays |= {f"{which}.{name}": _stored(name, getattr(each, name)) for name in STEP_COLUMNS}
-        arrays[f"{which}.mask"] = np.packbits(each.mask, axis=1)
+        columns = {name: getattr(each, name) for name in STEP_COLUMNS}
         arrays |= {
-            f"{which}.event.{name}": _stored(name, each.events[name]) for name in EVENT_COLUMNS
+            f"{which}.{name}": _stored(name, values)
+            for name, values in columns.items()
+            if values.size
+        }
+        if each.mask.size:
+            arrays[f"{which}.mask"] = np.packbits(each.mask, axis=1)
+        arrays |= {
+            f"{which}.event.{name}": _stored(name, values) for name, values in each.events.items()
         }
     for number, agent in enumerate(agents):
         arrays |= {
@@ -216,7 +230,7 @@ def _stored(name: str, values: np.ndarray) -> np.ndarray:
     if name in FLAGS:
         return np.packbits(values)
     whole = np.asarray(values, np.int64)
-    return _narrow(np.diff(whole, prepend=0) if name in DIFFERENCES else whole)
+    return _narrow(np.diff(whole, axis=0, prepend=0) if name in DIFFERENCES else whole)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -286,12 +300,7 @@ def _bars(
     strategy, account = (
         _pass(which, len(decision), len(meta["actions"]), arrays) for which in PASSES
     )
-    trades = {}
-    for number, agent in enumerate(agents):
-        heads = ((name, name.removeprefix(f"trades.{number}.")) for name in arrays)
-        trades[agent] = {
-            column: _whole(column, arrays[name]) for name, column in heads if column != name
-        }
+    trades = {agent: _group(f"trades.{number}.", arrays) for number, agent in enumerate(agents)}
     if fault := [name for name, values in columns.items() if len(values) != len(session)]:
         raise ValueError(
             f"column '{fault[0]}' has {len(columns[fault[0]])} bars, 'session' {len(session)}"
@@ -302,14 +311,26 @@ def _bars(
 
 
 def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray]) -> PassRecords:
-    columns = {name: _whole(name, arrays[f"{which}.{name}"], length) for name in STEP_COLUMNS}
-    columns["mask"] = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions).astype(bool)
+    columns = {
+        name: _whole(name, arrays[f"{which}.{name}"], length)
+        for name in STEP_COLUMNS
+        if f"{which}.{name}" in arrays
+    }
+    if f"{which}.mask" in arrays:
+        masks = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions)
+        columns["mask"] = masks.astype(bool)
     if fault := [name for name, values in columns.items() if len(values) != length]:
         raise ValueError(
             f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars"
         )
-    events = {name: _whole(name, arrays[f"{which}.event.{name}"]) for name in EVENT_COLUMNS}
-    return PassRecords(**columns, events=events)
+    absent = dict.fromkeys(("mask", *STEP_COLUMNS), NOT_KEPT)
+    return PassRecords(**{**absent, **columns}, events=_group(f"{which}.event.", arrays))
+
+
+def _group(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns whose names in the file begin with `prefix`, by the rest of their names."""
+    names = [name.removeprefix(prefix) for name in arrays if name.startswith(prefix)]
+    return {name: _whole(name, arrays[f"{prefix}{name}"]) for name in names}
 
 
 def _whole(name: str, stored: np.ndarray, length: int | None = None) -> np.ndarray:
@@ -317,4 +338,4 @@ def _whole(name: str, stored: np.ndarray, length: int | None = None) -> np.ndarr
     if name in FLAGS:
         return np.unpackbits(stored, count=length).astype(bool)
     values = stored.astype(np.int64)
-    return np.cumsum(values) if name in DIFFERENCES else values
+    return np.cumsum(values, axis=0) if name in DIFFERENCES else values

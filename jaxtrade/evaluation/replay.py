@@ -27,7 +27,7 @@ from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import joint
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import forget_episode, greedy
+from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.notation import local, points, price, shown
@@ -71,21 +71,16 @@ def _session_index(market: Market | Portfolio, session: str) -> int:
 
 def _fills(event: Event, i: int, contract: Contract) -> str:
     """The fills in the bar after decision `i`, as text. The leaves of `event` are [L]."""
-    parts = []
-    if event.order_exit_quantity[i]:
-        parts.append(
-            f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i], contract)}"
+    reason = ExitReason(int(event.exit_reason[i])).name.lower()
+    return ", ".join(
+        f"{word} {quantity[i]:+d} @ {price(at[i], contract)}"
+        for word, quantity, at in (
+            ("closed", event.order_exit_quantity, event.order_exit_price),
+            ("opened", event.entry_quantity, event.entry_price),
+            (reason, event.exit_quantity, event.exit_price),
         )
-    if event.entry_quantity[i]:
-        parts.append(
-            f"opened {event.entry_quantity[i]:+d} @ {price(event.entry_price[i], contract)}"
-        )
-    if event.exit_quantity[i]:
-        reason = ExitReason(int(event.exit_reason[i])).name.lower()
-        parts.append(
-            f"{reason} {event.exit_quantity[i]:+d} @ {price(event.exit_price[i], contract)}"
-        )
-    return ", ".join(parts)
+        if quantity[i]
+    )
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
@@ -197,8 +192,7 @@ def joint_lines(
     sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
     params = params.replace(sessions=sessions)
     decisions = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
-    act = joint.PolicyAct(env, algorithm.act, False)
-    agent = joint.JointAgent("greedy", act, (policy, algorithm.carry), "", forget_episode)
+    agent = joint.policy_agent(env, algorithm, policy)
     record = joint.backtest(env, agent, params, decisions, True, jax.random.key(0))
     closes, symbols = np.asarray(market.data.close), market.symbols
     wide = max(8, *(len(price(closes[:, s].max(), c)) for s, c in enumerate(market.contracts)))

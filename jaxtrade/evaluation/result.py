@@ -1,31 +1,45 @@
 """The result of an evaluation: its agents in both passes, and what can be made of them.
 
 An evaluation is its records and its plain document (`to_json`); the console table, the page of a
-notebook, frames and pictures are views of these two (`report`, `frames`, `plot`). There are three
-results: `EvaluationResult` of one account, which trades one symbol or, with `allocate`, holds
-several; `SetResult` of several symbols with an account each; and `runs.stored.StoredEvaluation`, any
-of them read from its folder.
+notebook, frames and pictures are views of these two (`report`, `frames`, `plot`). The results are
+`EvaluationResult` of an account that trades one symbol; `joint.JointResult` of an account that holds
+several (`allocate`); `SetResult` of several symbols with an account each; and
+`runs.stored.StoredEvaluation`, any of them read from its folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxtrade.env.rules import NO_FLOOR
+from jaxtrade.env.state import NO_LEVEL
 from jaxtrade.evaluation import frames, metrics, report
 from jaxtrade.evaluation.openings import SplitHistory, history_json
-from jaxtrade.evaluation.record import PASSES, DecisionBars, Pass
-from jaxtrade.evaluation.trades import BarClock, Figures, joined, strategy_figures
+from jaxtrade.evaluation.record import PASSES, DecisionBars, Pass, Record
+from jaxtrade.evaluation.records import (
+    ABSENT,
+    EVENT_COLUMNS,
+    BarRecords,
+    EvaluationRecords,
+    PassRecords,
+)
+from jaxtrade.evaluation.trades import BarClock, Figures, Trades, fills, joined, strategy_figures
 from jaxtrade.notation import money
 from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
+NOTHING: Also = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class Result(Views):
     labels: Any
     provenance: dict[str, Any]
     history: SplitHistory | None
+    tables: Mapping[str, str] = MappingProxyType({})  # files that a command names below the table
 
     def agent(self, name: str) -> AgentResult:
         """The result of the agent `name`. Raises KeyError, which lists the names of this
@@ -120,6 +135,25 @@ class Result(Views):
         """int64[n] mills: the profit of one of `agents` in a pass, by session."""
         record = getattr(agent, which)
         return metrics.account_session_pnl(record.equity, record.account, self.decisions.last)
+
+    def to_records(self, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
+        """What the evaluation leaves for later. Its split and agent are None where the caller named
+        none. shown: the agent whose bars are kept. also: further entries of `meta`.
+        """
+        net, account_net = (
+            np.array([self.daily_pnl(agent, which) / 1000 for agent in self.agents])
+            for which in PASSES
+        )
+        about = self.provenance
+        meta = {
+            "settings": self.settings,
+            "split": about.get("split"),
+            "agent": about.get("agent"),
+            "seed": about.get("trained_seed", self.settings["seed"]),
+            **also,
+        }
+        names = tuple(agent.name for agent in self.agents)
+        return EvaluationRecords(names, shown.name, self.dates, net, account_net, meta)
 
     def trades_of(self, name: str) -> pd.DataFrame:
         """`trades` of the agent `name`. Raises KeyError."""
@@ -162,7 +196,7 @@ class Result(Views):
 
     def _parts(self) -> dict[str, Any]:
         """What only this kind of result has in its document."""
-        raise NotImplementedError
+        return {}
 
     def header(self) -> list[str]:
         """The lines above the table: sessions, conventions, costs (of each symbol) and labels."""
@@ -210,7 +244,7 @@ class EvaluationResult(Result):
     """Results of several agents over the same decision bars, in the order given.
 
     open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars); of
-        `allocate` int[T, S]. start_balance: dollars. settings: conventions and costs. labels: notes
+        `JointResult` int[T, S]. start_balance: dollars. settings: conventions and costs. labels: notes
         for the reader. provenance: versions, device and digests. actions: names of the actions by
         id. history: how often these days were opened; None where nobody counted.
     """
@@ -229,34 +263,99 @@ class EvaluationResult(Result):
     actions: tuple[str, ...] = ()
     history: SplitHistory | None = None
 
-    @property
-    def joint(self) -> bool:
-        """Whether the account holds several symbols (`allocate`)."""
-        return report.is_joint(self.settings)
-
-    def _parts(self) -> dict[str, Any]:
-        return {"task": "allocate"} if self.joint else {}
-
     def _sections(self) -> list[str]:
-        return [] if self.joint else report.sections(self)
+        return report.sections(self)
 
     def verdict(self) -> str:
-        return self.compare(hint=True, orders="orders") if self.joint else self.compare()
+        return self.compare()
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        trades = self.agent(name).trades
-        if self.joint:
-            return trades
         return frames.trades_frame(
-            trades, self.decisions, self.clock, self.close, self.settings["fill"]
+            self.agent(name).trades, self.decisions, self.clock, self.close, self.settings["fill"]
         )
 
     def equity_of(self, name: str) -> pd.DataFrame:
         agent = self.agent(name)
-        of = agent.strategy, agent.account, self.decisions, self.clock
-        if self.joint:
-            return frames.joint_frame(*of, self.settings["symbols"])
-        return frames.equity_frame(*of, self.start_balance)
+        return frames.equity_frame(
+            agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
+        )
+
+    def pictures(self, shown: AgentResult) -> Iterator[tuple[str, Figure]]:
+        """The pictures of the agent `shown`: the name of the file and the figure of each."""
+        from jaxtrade.evaluation.pictures import equity
+
+        yield "equity.png", equity.figure_of(self, shown)
+        yield "day.png", equity.day_figure(self, shown)
+
+    def to_records(self, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
+        """The days, and the bars with what the agent `shown` did there."""
+        decisions, clock = self.decisions, self.clock
+        # All decision bars, with the flat bar of each session after its last one.
+        after, last = decisions.last + 1, decisions.last
+        rows = np.insert(decisions.rows, after, decisions.rows[last] + 1)
+        session = np.insert(decisions.session, after, decisions.session[last])
+        prices = {
+            name: np.asarray(getattr(self, name), np.int64)[rows]
+            for name in ("open", "high", "low", "close")
+        }
+        bars = BarRecords(
+            row=rows,
+            time=np.asarray(clock.time, np.int64)[rows],
+            session=session,
+            **prices,
+            decision=np.flatnonzero(session[1:] == session[:-1]),
+            strategy=self._pass(shown.strategy),
+            account=self._pass(shown.account),
+            trades={agent.name: self._trade_columns(agent) for agent in self.agents},
+        )
+        meta = {
+            **also,
+            "labels": list(self.labels),
+            # A result that was made without names of its actions has numbers instead.
+            "actions": list(self.actions) or [str(i) for i in range(shown.strategy.mask.shape[1])],
+            "tick_size": self._tick_size(),
+            "decimals": clock.decimals,
+            "bar_seconds": clock.bar_seconds,
+            "zone": clock.zone,
+            "start_balance": self.start_balance,
+        }
+        return replace(super().to_records(shown, meta), bars=bars)
+
+    def _tick_size(self) -> Any:
+        return str(self.clock.tick_size)
+
+    def _trade_columns(self, agent: AgentResult) -> dict[str, np.ndarray]:
+        return {each.name: getattr(agent.trades, each.name) for each in fields(Trades)}
+
+    def _pass(self, record: Record) -> PassRecords:
+        return PassRecords(
+            action=record.action,
+            legal=record.legal,
+            mask=np.asarray(record.mask, bool),
+            quantity=record.quantity,
+            stop=_level(record.stop, record.quantity),
+            target=_level(record.target_level, record.quantity),
+            equity=record.equity,
+            high_water=record.high_water,
+            floor=floor_of(record),
+            account=record.account,
+            active=record.active,
+            end=record.end,
+            reached=record.target,
+            events=dict(zip(EVENT_COLUMNS, fills(record.event), strict=True)),
+        )
+
+
+def floor_of(record: Any) -> np.ndarray:
+    """int64[L] mills: the drawdown floor after each bar, `ABSENT` for none."""
+    floor = np.asarray(record.event.floor, np.int64)
+    return np.where(floor == NO_FLOOR, ABSENT, floor)
+
+
+def _level(level: np.ndarray, quantity: np.ndarray) -> np.ndarray:
+    """int64[L] ticks; `ABSENT` without a position, and where the position has no such level."""
+    whole = np.asarray(level, np.int64)
+    return np.where((quantity == 0) | (np.abs(whole) >= NO_LEVEL), ABSENT, whole)
 
 
 SAME = (

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -148,41 +148,18 @@ def _walk_days(path: Path) -> RunDays:
     """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names
     the data.
     """
-    file = path / DAILY
-    try:
-        document = digests.read_json(path / WALK, "run the walk-forward again")
-        data = str(document["data_sha256"])
-        found = read_arrays(file)
-        dates, net, seeds = found["date"], np.asarray(found["net"], np.float64), found["seeds"]
-        bars = found.get("day_bars", np.full(dates.shape, NO_BARS))  # an earlier version has none
-        if net.shape != (len(seeds), len(dates)) or not net.size:
-            raise ValueError(
-                f"net of shape {net.shape} for {len(seeds)} seeds and {len(dates)} days"
-            )
-        if bars.shape != dates.shape:
-            raise ValueError(f"day_bars of shape {bars.shape} for {len(dates)} days")
-        known = {str(document["market"]): bars} if (bars != NO_BARS).any() else {}
-    except FileNotFoundError:
-        raise DataError(
-            f"{file}: there is no such file: the walk-forward has not ended; let it finish"
-        ) from None
-    except FAULTS as error:
-        raise DataError(
-            f"{path}: its {WALK} and {DAILY} cannot be read ({str(error)[:120]}); run the walk-forward "
-            "again"
-        ) from None
-    days, at, place = np.unique(dates.astype(np.int64), return_index=True, return_inverse=True)
-    # A date that several folds test counts once, with the mean over them, as in the walk-forward's
-    # own figures.
-    sums = np.stack([np.bincount(place, each) for each in net]) / np.bincount(place)
+    document = digests.read_json(path / WALK, "run the walk-forward again")
+    days = _read_daily(path / DAILY, OutOfSampleDays)
+    dates, at = np.unique(days.date, return_index=True)
+    known = days.day_bars[at]  # an earlier version has none
     return RunDays(
         str(path),
-        data,
+        str(document["data_sha256"]),
         WALK_SPLIT,
-        days.astype("datetime64[D]"),
-        sums,
-        tuple(f"seed {seed}" for seed in seeds.tolist()),
-        {symbol: tuple(own[at].tolist()) for symbol, own in known.items()},
+        dates.astype("datetime64[D]"),
+        days.by_date(days.net)[0],
+        tuple(f"seed {seed}" for seed in days.seeds.tolist()),
+        {str(document["market"]): tuple(known.tolist())} if (known != NO_BARS).any() else {},
     )
 
 
@@ -514,6 +491,9 @@ class WalkDays(OutOfSampleDays):
         )
 
 
+DaysT = TypeVar("DaysT", bound=OutOfSampleDays)
+
+
 def write_walk_days(days: WalkDays, path: Path) -> None:
     """Write `daily.npz` (at once, or not at all). path: the file."""
     temporary = path.with_name(path.name + ".tmp")
@@ -526,10 +506,28 @@ def read_walk_days(path: Path) -> WalkDays:
     """Read `daily.npz`. path: the file. Raises DataError if it is missing, damaged, or its arrays
     do not fit.
     """
+    return _read_daily(path, WalkDays)
+
+
+def _read_daily(path: Path, kind: type[DaysT]) -> DaysT:
+    """`read_walk_days`, of as many arrays as `kind` has."""
     try:
         found = read_arrays(path)
-        arrays = {"day_bars": np.full(found["date"].shape, "")} | found
-        days = WalkDays(**{each.name: arrays[each.name] for each in fields(WalkDays)})
+        arrays = {"day_bars": np.full(found["date"].shape, NO_BARS)} | found
+        days = kind(**{each.name: arrays[each.name] for each in fields(kind)})
+        count, seeds = len(days.date), len(days.seeds)
+        shapes = {
+            "fold": (count,),
+            "day_bars": (count,),
+            "net": (seeds, count),
+            "account_net": (seeds, count),
+            "baseline_net": (len(days.baselines), count),
+        }
+        for name, shape in shapes.items():
+            if hasattr(days, name) and getattr(days, name).shape != shape:
+                raise ValueError(f"{name} has shape {getattr(days, name).shape}, expected {shape}")
+        if not days.net.size:
+            raise ValueError("it holds no day")
     except FileNotFoundError:
         raise DataError(
             f"{path}: there is no such file: the walk-forward has not ended; continue it with `jaxtrade "
@@ -540,20 +538,6 @@ def read_walk_days(path: Path) -> WalkDays:
             f"{path}: cannot be read ({str(error)[:120]}); write it again with `jaxtrade walkforward "
             "--resume`"
         ) from None
-    count, seeds = len(days.date), len(days.seeds)
-    shapes = {
-        "fold": (count,),
-        "day_bars": (count,),
-        "net": (seeds, count),
-        "account_net": (seeds, count),
-        "baseline_net": (len(days.baselines), count),
-    }
-    for name, shape in shapes.items():
-        if getattr(days, name).shape != shape:
-            raise DataError(
-                f"{path}: {name} has shape {getattr(days, name).shape}, expected {shape}; write it again "
-                "with `jaxtrade walkforward --resume`"
-            )
     return days
 
 

@@ -363,7 +363,7 @@ def inputs_of(
     slots: Sequence[np.ndarray],
     length: int,
     rewarded: bool,
-    starts: Sequence[Start] | None = None,
+    starts: Sequence[Start] | None,
 ) -> tuple[Shape, Inputs]:
     """The program of agents and its arguments.
 

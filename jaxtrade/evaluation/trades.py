@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.notation import money
 from jaxtrade.text import several, short_repr
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -97,6 +94,35 @@ def fills(event: Any) -> np.ndarray:
         )
     every = np.concatenate(found, axis=1)
     return every[:, np.lexsort((every[1], every[0]))]
+
+
+def joint_fills(event: Any) -> dict[str, np.ndarray]:
+    """The fills of several symbols in time order, then by symbol and kind, int64[E] each. Within a
+    bar an order closes (kind 0), then opens (1); a forced exit comes last (2).
+
+    bar: index of the decision bar. symbol: its index. quantity: contracts, signed as the change of
+        the position. price: ticks. reason: ExitReason, `ORDER` for every fill of an order. cost,
+        booked: mills of the symbol's bar, at its last fill there. event: `PortfolioEvent` with
+        leaves [L, S].
+    """
+    kinds = ("close", "open", "exit")
+    quantity, price = (
+        np.stack([getattr(event, f"{kind}_{name}") for kind in kinds], axis=2)
+        for name in ("quantity", "price")
+    )
+    bar, symbol, kind = np.nonzero(quantity)
+    last = np.append(np.any([np.diff(bar), np.diff(symbol)], axis=0), True)[: len(bar)]
+    found = {
+        "bar": bar,
+        "symbol": symbol,
+        "kind": kind,
+        "quantity": quantity[bar, symbol, kind],
+        "price": price[bar, symbol, kind],
+        "reason": np.where(kind == 2, event.exit_reason[bar, symbol], int(ExitReason.ORDER)),
+        "cost": np.where(last, event.cost[bar, symbol], 0),
+        "booked": np.where(last, event.cash[bar, symbol], 0),
+    }
+    return {name: values.astype(np.int64) for name, values in found.items()}
 
 
 def _extremes(

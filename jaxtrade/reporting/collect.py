@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,14 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.records import ABSENT, RECORDS, BarRecords, read_records
+from jaxtrade.evaluation.records import (
+    ABSENT,
+    BAR_COLUMNS,
+    NOT_KEPT,
+    RECORDS,
+    BarRecords,
+    read_records,
+)
 from jaxtrade.evaluation.report import rules_text
 from jaxtrade.reporting import schema, studies, svg
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
@@ -41,7 +48,8 @@ CURVE_POINTS = 160
 @dataclass(frozen=True)
 class Collected:
     """What a report is made of: its figures, the bars, the trades on them, and the equity that the
-    page draws.
+    page draws. Of an account that holds several symbols the page has no bars and no trades; fills:
+    the text of its `trades.csv`.
     """
 
     data: schema.Figures
@@ -49,6 +57,7 @@ class Collected:
     clock: PageClock
     trades: list[PlacedTrade]
     marked: Marked
+    fills: str = ""
 
 
 def choose(
@@ -61,16 +70,12 @@ def choose(
     """The evaluation that was asked for.
 
     Raises:
-        ConfigError: no run, no evaluation of this split, several agents or symbols and none was named, or
-            `env.task=allocate`, whose reports are not built.
+        ConfigError: no run, no evaluation of this split, or several agents or symbols and none was named.
     """
     config, manifest = rundir.read_run(run)
-    if config.env.joint:
-        raise ConfigError(
-            f"{run}: a report of env.task={config.env.task} is not built; its figures are in "
-            f"{run / 'evaluation' / split / 'evaluation.txt'}"
-        )
     symbols = symbols_of(config)
+    if config.env.joint:  # one account, one report
+        symbols = ("-".join(symbols),)
     if symbol and symbol not in symbols:
         raise ConfigError(f"symbol (--symbol) {symbol}: this run trades {', '.join(symbols)}")
     if not symbol and len(symbols) > 1:
@@ -129,20 +134,34 @@ def _collect(choice: ReportChoice) -> Collected:
     document = read_json(choice.folder / "evaluation.json")
     records = read_records(choice.folder / RECORDS)
     settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
+    if not bars and "symbols" in settings:
+        raise DataError(
+            f"{choice.folder / RECORDS}: it holds the days alone: it was made by an earlier version; "
+            f"evaluate the run again: jaxtrade evaluate {choice.run} (--split {choice.split})"
+        )
     if not bars or meta["settings"] != settings:
         raise DataError(
             f"{choice.folder}: {RECORDS} and evaluation.json are of different evaluations; evaluate the "
             "run again: jaxtrade evaluate RUN"
         )
-    clock = PageClock(meta["bar_seconds"], meta["zone"], float(meta["tick_size"]), meta["decimals"])
+    shown_at, joint = bars.trades[shown], "symbols" in settings
+    tick = 1.0 if joint else float(meta["tick_size"])
+    clock = PageClock(meta["bar_seconds"], meta["zone"], tick, meta["decimals"])
     marked = marked_of(bars, records.dates, meta["start_balance"], clock)
-    try:
-        trades = placed(_lines(choice.folder / "trades.csv"), bars, shown, meta["actions"])
-    except ValueError as error:
-        raise DataError(
-            f"{choice.folder / 'trades.csv'}: {error}; evaluate the run again: jaxtrade evaluate RUN"
-        ) from None
-    _compare(choice.folder, document["agents"][shown]["strategy"], marked, len(trades))
+    text = _text(choice.folder / "trades.csv")
+    found = {"net_profit": round(float(marked.equity[-1]) - marked.start, 3)}
+    trades: list[PlacedTrade] = []
+    own: schema.Figures = {}
+    if joint:
+        traded = bars.session[bars.decision[shown_at["bar"]]]
+        own["symbols"] = svg.contributions(marked, bars, shown, settings["symbols"])
+        found |= {f"profit.{each['symbol']}": each["net"] for each in own["symbols"]["each"]}
+        bars = replace(bars, **dict.fromkeys(BAR_COLUMNS, NOT_KEPT))
+    else:
+        traded = shown_at["session"]
+        trades = _placed(choice.folder / "trades.csv", text, bars, shown, meta["actions"])
+        found["trades"] = len(trades)
+    _compare(choice.folder, document["agents"][shown]["strategy"], found)
     unchecked = [
         f"no digest of {name} is known: shown as found"
         for name in ("evaluation.json", "trades.csv")
@@ -160,9 +179,9 @@ def _collect(choice: ReportChoice) -> Collected:
         "verdict": document["verdict"],
         "in_sample": _in_sample(choice),
         "seeds": _seeds(choice),
-        "sessions": svg.sessions(marked, [each.row["session"] for each in trades]),
+        "sessions": svg.sessions(marked, records.dates[traded].astype(str).tolist()),
         "accounts": svg.accounts(marked),
-        "floor": svg.floor(marked, rules_text(settings["rules"])),
+        "floor": svg.floor(marked, _rules(settings)),
         "training": training(choice),
         "explorer": {
             "trades": len(trades),
@@ -174,22 +193,26 @@ def _collect(choice: ReportChoice) -> Collected:
         "trials": trials,
         "provenance": document["provenance"],
         **sections,
+        **own,
     }
-    return Collected(data, bars, clock, trades, marked)
+    return Collected(data, bars, clock, trades, marked, text if joint else "")
 
 
-def _compare(folder: Path, strategy: Mapping[str, Any], marked: Marked, trades: int) -> None:
+def _rules(settings: Mapping[str, Any]) -> str:
+    """The rules of the account in words; of one that holds several symbols their name."""
+    rules = settings.get("rules")
+    return rules_text(rules) if rules else f"those of {settings['account']}"
+
+
+def _compare(folder: Path, strategy: Mapping[str, Any], found: Mapping[str, float]) -> None:
     """Compare the figures of an evaluation with its records and trades, for folders without
     digests.
     """
-    for name, found in (
-        ("net_profit", round(float(marked.equity[-1]) - marked.start, 3)),
-        ("trades", trades),
-    ):
-        if abs(strategy[name] - found) > 0.0005:
+    for name, value in found.items():
+        if abs(strategy[name] - value) > 0.0005:
             raise DataError(
                 f"{folder}: evaluation.json says {name} {strategy[name]}, {RECORDS} and trades.csv say "
-                f"{found}; evaluate the run again: jaxtrade evaluate RUN"
+                f"{value}; evaluate the run again: jaxtrade evaluate RUN"
             )
 
 
@@ -280,13 +303,23 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageCloc
     )
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
+def _text(path: Path) -> str:
     try:
-        return list(csv.DictReader(io.StringIO(digests.checked(path).decode(), newline="")))
+        return digests.checked(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN"
         ) from None
+
+
+def _placed(
+    path: Path, text: str, bars: BarRecords, shown: str, actions: Sequence[str]
+) -> list[PlacedTrade]:
+    """The trades on the bars. text: of the `trades.csv`. Raises DataError if they are others."""
+    try:
+        return placed(list(csv.DictReader(io.StringIO(text, newline=""))), bars, shown, actions)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}; evaluate the run again: jaxtrade evaluate RUN") from None
 
 
 def training(choice: ReportChoice) -> schema.Figures | None:

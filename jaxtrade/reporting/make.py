@@ -89,7 +89,11 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
         )
     data, html = document(first)
     return ReportFiles(
-        html, json_text(data) + "\n", _csv(found), len(found.bars.row) - first, first
+        html,
+        json_text(data) + "\n",
+        found.fills or _csv(found),
+        len(found.bars.row) - first,
+        first,
     )
 
 

@@ -2,7 +2,8 @@
 
 Money is in dollars, shares are 0..1, dates are ISO 8601. A figure that cannot be given is None and
 has a reason, `why`. A section that a run does not have is None; the page then shows the command
-that computes it (`command`). The templates refuse an entry that is not there.
+that computes it (`command`). A section that its kind of run cannot have is absent, on the page too.
+The templates refuse any other entry that is not there.
 
 An estimate is a figure with its interval. value: None where it is undefined. low, high: the ends of
 the interval, None or absent without one. why: the reason where the value or the interval is None.
@@ -41,6 +42,9 @@ the drop below the highest equity at any decision bar so far, at its deepest in 
 accounts: of the shown agent, account pass. floor: its last drawdown floor. end: None if open.
 floor: the floor and the equity of these accounts in few points.
 
+symbols: of an account that holds several, strategy pass, what each contributed: its profit in
+dollars in few points, and its figures. costs: all but slippage.
+
 challenge: P(pass an evaluation account), as `evaluation.challenge.to_json`. costs, intrabar,
 latency: net profit under other assumptions, as `evaluation.grids.Grid.to_json`. breakdown: trades by
 half hour, weekday, volatility tercile and exit reason, as `evaluation.breakdown.to_json`.
@@ -78,6 +82,7 @@ FLAGS = {
     "attribution": "--attribution",
 }
 OPTIONAL = tuple(FLAGS)  # sections that other commands compute
+OF_ACCOUNT = ("in_sample", "costs")  # of them those of an account that holds several symbols
 
 
 def command(section: str, title: Mapping[str, Any]) -> str:

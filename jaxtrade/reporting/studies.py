@@ -84,8 +84,8 @@ class ReportChoice:
 def optional(
     of: ReportChoice, policy: str | None, agent: str, title: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The sections that other commands compute, None where there is no file; and what the reader
-    has to know of them. One that was made for another policy than the evaluation is left out, and a
+    """The sections that other commands compute for this kind of run, None where there is no file;
+    and what the reader has to know of them. One that was made for another policy than the evaluation is left out, and a
     label says so: the run went on since then.
 
     policy: its sha256, None in an evaluation of an earlier version. agent: the shown agent's name.
@@ -93,13 +93,16 @@ def optional(
     """
     sections: dict[str, Any] = {}
     labels = []
-    for name in schema.OPTIONAL:
+    names = schema.OF_ACCOUNT if of.config.env.joint else schema.OPTIONAL
+    for name in names:
         if name in ("in_sample", NULLS):
             continue
         sections[name] = _read(of.folder / f"{name}.json")
         if sections[name] and _other(sections[name], of.number, policy):
             sections[name] = None
             labels.append(_stale(name, title))
+    if NULLS not in names:
+        return sections, labels
     tests, about = _nulls(of, policy, agent, title)
     first, *others = tests or [None]
     return sections | {NULLS: first, "other_nulls": others}, [*labels, *about]
@@ -247,8 +250,8 @@ def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory |
         return replace(
             found.history,
             psr=psr(days.record),
-            dsr=IntervalEstimate(None, None, None, OF_SET),
-            pbo=Overfitting(None, None, None, OF_SET),
+            dsr=IntervalEstimate(None, why=OF_SET),
+            pbo=Overfitting(why=OF_SET),
         )
     return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
 
@@ -289,15 +292,9 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
             "days": count,
             "seeds": seeds,
             "level": LEVEL,
-            "daily": none,
-            "psr": none,
-            "dsr": none,
-            "min_trl": none,
-            "spa": none,
-            "pbo": none,
+            **dict.fromkeys(("daily", "psr", "dsr", "min_trl", "spa", "pbo"), none),
             "trials": trials,
-            "null_low": None,
-            "null_high": None,
+            **dict.fromkeys(("null_low", "null_high")),
         }
     agents = {name: _daily(days, i) for i, name in enumerate(days.agents)}
     deflated, overfitted = _of_trials(history)
@@ -308,9 +305,9 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
         "daily": agents[days.agents[0]],
         "agents": agents,
         "improvement": {days.agents[i]: _improvement(days, i) for i in days.rules},
-        "psr": estimate(psr(days.record)),
-        "dsr": estimate(deflated),
-        "min_trl": estimate(min_trl(days.record)),
+        "psr": psr(days.record)._asdict(),
+        "dsr": deflated._asdict(),
+        "min_trl": min_trl(days.record)._asdict(),
         "spa": _spa(days),
         "pbo": {"value": overfitted.value, "why": overfitted.why},
         "trials": trials,
@@ -319,17 +316,12 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
     }
 
 
-def estimate(found: IntervalEstimate) -> Figures:
-    """An estimate as a report has it."""
-    return {"value": found.value, "low": found.low, "high": found.high, "why": found.why}
-
-
 def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitting]:
     """DSR and PBO, or why there are none."""
     if history and not history.fault and history.dsr and history.pbo:
         return history.dsr, history.pbo
     why = NO_COUNT if history and history.fault else NOT_TEST
-    return IntervalEstimate(None, None, None, why), Overfitting(None, None, None, why)
+    return IntervalEstimate(None, why=why), Overfitting(why=why)
 
 
 def _spa(days: SeedDays) -> Figures:
@@ -347,7 +339,7 @@ def _daily(days: SeedDays, agent: int) -> Figures:
     """
     net = days.net[:, agent]
     rule = agent in days.rules and _same(net)
-    return estimate(iqm_estimate(net[:1] if rule else net, rule=rule))
+    return iqm_estimate(net[:1] if rule else net, rule=rule)._asdict()
 
 
 def _improvement(days: SeedDays, agent: int) -> Figures:
@@ -358,7 +350,7 @@ def _improvement(days: SeedDays, agent: int) -> Figures:
     found = probability_of_improvement(days.net[:, 0], rival, rule=_same(rival))
     if len(days.net) == 1:
         return {"value": None, "why": ONE_POLICY}
-    return estimate(found)
+    return found._asdict()
 
 
 def _same(net: np.ndarray) -> bool:

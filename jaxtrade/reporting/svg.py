@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxtrade.evaluation.records import BarRecords
 from jaxtrade.notation import local, short_number
 from jaxtrade.reporting.bars import PageClock, extremes
 from jaxtrade.reporting.schema import Figures
@@ -193,6 +194,28 @@ def marks(marked: Marked) -> list[tuple[int, str]]:
             for i in chosen
         ]
     return [(int(marked.at[i]), str(marked.session[i])) for i in first[:: -(-len(first) // MARKS)]]
+
+
+def contributions(marked: Marked, bars: BarRecords, shown: str, symbols: Sequence[str]) -> Figures:
+    """What each symbol of one account contributed, account rules off: its profit in few points, and
+    its figures."""
+    chosen, fills = extremes(marked.equity, POINTS), bars.trades[shown]
+    profit = np.cumsum(bars.strategy.profit, axis=0) / 1000
+    each = []
+    for i, symbol in enumerate(symbols):
+        own = fills["symbol"] == i
+        each.append(
+            {
+                "symbol": symbol,
+                "net": float(profit[-1, i]),
+                "costs": float(fills["cost"][own].sum() / 1000),
+                "fills": int(own.sum()),
+                "contracts": int(np.abs(fills["quantity"][own]).sum()),
+                "exposure": float((bars.strategy.quantity[:, i] != 0).mean()),
+                "profit": profit[chosen, i].tolist(),
+            }
+        )
+    return {"at": marked.at[chosen].tolist(), "each": each, "marks": marks(marked)}
 
 
 def cents(value: float) -> float:

@@ -14,7 +14,7 @@ from jaxtrade.evaluation.statistics import iqm_estimate
 from jaxtrade.reporting.make import MB, ReportFiles, check_limit
 from jaxtrade.reporting.page import document
 from jaxtrade.reporting.schema import Figures
-from jaxtrade.reporting.studies import estimate, read_json
+from jaxtrade.reporting.studies import read_json
 from jaxtrade.runs import rundir
 from jaxtrade.text import json_text
 
@@ -61,8 +61,8 @@ def collect(run: Path) -> Figures:
         "kind": "walkforward",
         "run": run.resolve().name,
         "walk": walk,
-        "policy": estimate(iqm_estimate(net, fold)),
-        "baselines": {name: estimate(iqm_estimate(own[None], rule=True)) for name, own in rules},
+        "policy": iqm_estimate(net, fold)._asdict(),
+        "baselines": {name: iqm_estimate(own[None], rule=True)._asdict() for name, own in rules},
         "evidence": evidence_of(days),
         "days": daily(days),
         "nulls": nulls,

@@ -23,7 +23,6 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, write
 from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.evaluation.replay import joint_lines, replay_lines
 from jaxtrade.evaluation.result import SetResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
@@ -377,19 +376,17 @@ def ending(
         advisor: the words that chose another advisor than the run's own.
     Raises ConfigError if `path` is not a run's folder.
     """
+    number, first = next(iter(results.items()))
+    stack = Stack.of_run(config)
     yield f"run       {path}"
-    if config.env.joint:
-        yield f"fills     {folder / 'trades.csv'}"
-        yield f"equity    {folder / 'equity.csv'}"
+    for label, name in first.tables.items():
+        yield f"{label:<9} {stack.folder(folder, number) / name}"
     own = (path / "training.png", path / "advice.png")
     found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
-    if config.env.joint:
-        return
-    number, first = next(iter(results.items()))
     split = first.provenance["split"]
-    run = [str(path), *Stack.of_run(config).flag(number), *_data(path, config)]
+    run = [str(path), *stack.flag(number), *_data(path, config)]
     grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
     symbol, one = "", first
     if isinstance(first, SetResult):
@@ -527,8 +524,8 @@ def replay_run(request: Request, session: str, symbol: str | None = None) -> Ite
     with keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
     _, params = whole.of_agent(number, chosen, params)
-    show: Any = joint_lines if whole.config.env.joint else replay_lines
-    lines = show(setup.env, params, setup.single, setup.algorithm, policy, session)
+    replay = evaluator_of(setup.env).replay
+    lines = replay(setup.env, params, setup.single, setup.algorithm, policy, session)
     if setup.fusion is not None:
         notes.append(known.note if known else "no advice is shown in this session")
     return chain(notes, lines)

@@ -16,8 +16,9 @@ from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import baselines, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.evaluation.challenge import account_odds, day_blocks, pass_probability, refusal
+from jaxtrade.evaluation.challenge import account_odds, pass_probability, refusal
 from jaxtrade.evaluation.challenge_accounts import Challenge, SessionPaths, ends_in_order, lives
+from jaxtrade.evaluation.statistics.resampling import day_blocks
 from tests.evaluation.challenge_reference import slow_ends
 from tests.evaluation.test_challenge_paths import MARKET, account
 from tests.evaluation.tiny import evaluated, hand_market, setup

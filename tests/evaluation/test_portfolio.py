@@ -12,11 +12,14 @@ import pytest
 
 from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.evaluators import evaluate, mean_reward
 from jaxtrade.evaluation.frames import fills_frame
 from jaxtrade.evaluation.joint import NAMES, evaluate_joint, joint_agents
+from jaxtrade.evaluation.records import ABSENT, read_records, write_records
+from jaxtrade.reporting.collect import choose, collect
+from jaxtrade.reporting.make import make
 from jaxtrade.rl.state import finished
 from jaxtrade.runs.evaluate import Request, evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
@@ -25,6 +28,7 @@ from jaxtrade.runs.studies import grid_run
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
 from tests.messages import missing
+from tests.reporting.parsed import parsed
 
 pytestmark = pytest.mark.slow  # a whole run
 VALUES = {
@@ -162,6 +166,37 @@ def test_files_add_up(result, tmp_path):
         assert drawn.axes[0].lines[0].get_ydata()[-1] == pytest.approx(50_000 + net)
 
 
+def test_the_records_hold_each_symbol(result, setup, tmp_path):
+    """What is read back says what each symbol held, traded and made, bar by bar."""
+    write(result, tmp_path)
+    found = read_records(tmp_path / "records.npz")
+    bars, greedy = found.bars, result.agent("greedy")
+    assert bars is not None
+    assert np.array_equal(bars.row[bars.decision], result.decisions.rows)
+    assert np.array_equal(bars.close, np.asarray(setup.market.data.close)[bars.row])
+    assert found.meta["tick_size"] == [str(each.tick_size) for each in setup.market.contracts]
+    for own, record in ((bars.strategy, greedy.strategy), (bars.account, greedy.account)):
+        for name in ("quantity", "equity", "account", "active", "end", "action"):
+            assert np.array_equal(getattr(own, name), getattr(record, name)), name
+        assert np.array_equal(own.legal, ~record.illegal)
+        assert np.array_equal(own.profit, record.event.profit)
+        assert not any(
+            len(getattr(own, name)) for name in ("mask", "stop", "target", "high_water", "reached")
+        )
+    assert (bars.strategy.floor == ABSENT).all()
+    assert (bars.account.floor != ABSENT).all()
+    assert np.array_equal(bars.strategy.profit.sum(axis=1).cumsum(), bars.strategy.equity)
+    for agent in result.agents:
+        fills, frame = bars.trades[agent.name], result.trades_of(agent.name)
+        assert fills["quantity"].tolist() == frame["quantity"].tolist()
+        assert (fills["booked"] / 1000).tolist() == frame["booked"].tolist()
+        assert np.array(("MES", "MNQ"))[fills["symbol"]].tolist() == frame["symbol"].tolist()
+        assert (fills["price"] * 0.25).tolist() == frame["price"].tolist()
+    assert bars.strategy.events.keys() == fills.keys()
+    write_records(tmp_path / "again.npz", found)
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "records.npz").read_bytes()
+
+
 def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result):
     said = result.verdict()
     assert not missing(said, "3 held-out sessions", "'greedy'")
@@ -202,7 +237,6 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert "opened 3 times (1 distinct trial)" in resumed.table
     again = open_run(path)
     assert again.table == resumed.table
-    assert again.evaluation.records.bars is None, "of several symbols the days alone are kept"
     assert len(again.trades) == len(first.trades)
     with pytest.raises(ConfigError, match=r"env\.task=allocate"):
         grid_run(Request(path), ["intrabar order"])
@@ -216,6 +250,41 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert len(lines) == len(first.evaluation.decisions.rows)
     profits = [float(line.split(" | ")[2].split()[0]) for line in lines]
     assert profits == pytest.approx((greedy.account.equity / 1000).tolist(), abs=0.0051)
+    a_page_shows(path, resumed.evaluation)
+
+
+def a_page_shows(path, result):
+    """`jaxtrade report` of a run of `allocate`: the account, and what each symbol contributed."""
+    made, greedy = make(collect(choose(path))), result.agent("greedy").strategy_figures
+    assert made.html == make(collect(choose(path))).html, "made twice it is the same page"
+    shown, data = parsed(made.html), json.loads(made.json)
+    named = [
+        "honesty",
+        "sample",
+        "baselines",
+        "equity",
+        "symbols",
+        "account",
+        "grids",
+        "training",
+        "provenance",
+    ]
+    assert [each["id"] for tag, each, _ in shown.elements if tag == "section"] == named
+    assert "Not computed: run jaxtrade evaluate RUN --nulls" not in made.html
+    assert "breakdown" not in data
+    assert data["costs"] is not None
+    assert made.trades == (path / "evaluation" / "test" / "trades.csv").read_text()
+    for each in data["symbols"]["each"]:
+        own = result.trades[result.trades["symbol"] == each["symbol"]]
+        assert each["net"] == greedy[f"profit.{each['symbol']}"] == each["profit"][-1]
+        assert each["fills"] == len(own)
+        assert each["costs"] == pytest.approx(own["cost"].sum(), abs=1e-9)
+    assert sum(each["trades"] for each in data["sessions"]) == len(result.trades)
+    folder = path / "evaluation" / "test"
+    (folder / "digests.json").unlink()
+    write_records(folder / "records.npz", replace(read_records(folder / "records.npz"), bars=None))
+    with pytest.raises(DataError, match=r"holds the days alone.*jaxtrade evaluate"):
+        collect(choose(path))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation import metrics, records
-from jaxtrade.evaluation.evaluate import records_of, write
+from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.records import ABSENT, KINDS, PASSES, read_records, write_records
 from tests.evaluation.tiny import walked
 
@@ -103,7 +103,7 @@ def test_events_are_the_fills_of_the_trades(result, found):
 
 
 def test_equal_evaluations_give_equal_bytes(result, folder, tmp_path):
-    write_records(tmp_path / "a.npz", records_of(result, result.agent("random")))
+    write_records(tmp_path / "a.npz", result.to_records(result.agent("random")))
     assert (tmp_path / "a.npz").read_bytes() == (folder / "records.npz").read_bytes()
     write_records(tmp_path / "b.npz", read_records(tmp_path / "a.npz"))
     assert (tmp_path / "b.npz").read_bytes() == (tmp_path / "a.npz").read_bytes()

@@ -101,7 +101,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
     with pytest.raises(DataError, match=r"records\.npz: .*evaluate .*validation"):
         read_run_days(folder, "validation")
     for number, changes in enumerate(({"net": np.zeros((3, 4))}, {"seeds": np.array([1, 2])})):
-        with pytest.raises(DataError, match=r"daily\.npz cannot"):
+        with pytest.raises(DataError, match=r"daily\.npz: cannot"):
             read_run_days(walk(tmp_path / f"walk{number}", DAYS, [[1, 2, 3, 4]], changes=changes))
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()

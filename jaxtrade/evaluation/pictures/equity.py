@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.notation import at as time_at
 from jaxtrade.notation import date_span, share
+from jaxtrade.text import several
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
 WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
@@ -36,7 +37,7 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
     count = figures["trades"]
     parts = [
         f"net {style.dollars(figures['net_profit'])}",
-        f"{count:,} trade{'' if count == 1 else 's'}",
+        several(count, "trade"),
         *([f"{share(figures['win_rate'], 0)} won"] if count else []),
         f"max drawdown {style.dollars(figures['max_drawdown'])}",
         *notes,
@@ -47,23 +48,11 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
     )
 
 
-@style.styled
-def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
-    """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space."""
-    figure = style.new_figure(11.5, 10.5, *headline(result, agent))
-    axes = figure.subplots(4, 1, **LOOKS["equity panels"])
-    figure.subplots_adjust(**LOOKS["equity frame"])
-    first = _profits if result.joint else _prices
-    for axis, panel in zip(axes, (first, _equity, _drawdown, _account), strict=True):
-        panel(axis, result, agent)
-        style.legend_above(axis)
-        axis.margins(x=0.01)
-    figure.align_ylabels(axes)
-    _mark_time(axes, result)
-    return figure
+Panel = Callable[[Any, Any, AgentResult], None]  # (axis, result, agent) draws one
 
 
-def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+def prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    """The price, and the trades on it."""
     rows, tick = result.decisions.rows, float(result.clock.tick_size)
     axis.plot(
         *_gapped(
@@ -85,7 +74,7 @@ def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     style.price_axis(axis, result.clock)
 
 
-def _profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+def profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     """What each symbol of a joint account has made, without account rules."""
     frame, colors = result.equity_of(agent.name), LOOKS["others"]
     for i, symbol in enumerate(result.settings["symbols"]):
@@ -93,6 +82,23 @@ def _profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         axis.plot(frame[f"profit_{symbol}"], color=color, label=symbol, **LOOKS["other agent"])
     style.money_axis(axis, "profit")
     axis.set_title("Profit of each symbol")
+
+
+@style.styled
+def figure_of(result: EvaluationResult, agent: AgentResult, first: Panel = prices) -> Any:
+    """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space.
+    first: draws the first panel.
+    """
+    figure = style.new_figure(11.5, 10.5, *headline(result, agent))
+    axes = figure.subplots(4, 1, **LOOKS["equity panels"])
+    figure.subplots_adjust(**LOOKS["equity frame"])
+    for axis, panel in zip(axes, (first, _equity, _drawdown, _account), strict=True):
+        panel(axis, result, agent)
+        style.legend_above(axis)
+        axis.margins(x=0.01)
+    figure.align_ylabels(axes)
+    _mark_time(axes, result)
+    return figure
 
 
 def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
@@ -325,8 +331,8 @@ def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tupl
         )
     which = "" if len(result.decisions.ids) == 1 else "the session with most trades   ·   "
     return title, (
-        f"{which}net {style.dollars(int(day.trades.net.sum()) / 1000)}   ·   {count:,} "
-        f"trade{'' if count == 1 else 's'}   ·   {won} won, {count - won} lost"
+        f"{which}net {style.dollars(int(day.trades.net.sum()) / 1000)}   ·   "
+        f"{several(count, 'trade')}   ·   {won} won, {count - won} lost"
     )
 
 

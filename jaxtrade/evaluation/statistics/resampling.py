@@ -28,19 +28,23 @@ def block_count(days: int, block: int) -> float:
     return max(days / block, 2.0)
 
 
+def day_blocks(
+    generator: np.random.Generator, count: int, length: int, days: int, block: int
+) -> np.ndarray:
+    """int64[count, length]: days 0..days - 1 in blocks of consecutive ones, where the first follows
+    the last (circular block bootstrap, Politis and Romano 1992). The last block is cut."""
+    starts = generator.integers(0, days, (count, -(-length // block)))
+    return ((starts[:, :, None] + np.arange(block)) % days).reshape(count, -1)[:, :length]
+
+
 def day_lots(generator: np.random.Generator, days: int, block: int, draws: int) -> np.ndarray:
     """float64[draws, days]: how often each draw contains each day, divided by the number of days;
     rows sum to 1.
 
-    A product of it with daily figures gives their means over the drawn days. Days are drawn in
-    blocks of `block` consecutive days, where the first day follows the last (circular block
-    bootstrap, Politis and Romano 1992). The last block is cut so that a draw has as many days as
-    there are.
+    A product of it with daily figures gives their means over the drawn days. A draw has as many
+    days as there are, in blocks (`day_blocks`).
     """
-    blocks = -(-days // block)
-    starts = generator.integers(0, days, (draws, blocks))
-    # chosen[r, i]: the i-th day of draw r
-    chosen = ((starts[:, :, None] + np.arange(block)) % days).reshape(draws, -1)[:, :days]
+    chosen = day_blocks(generator, draws, days, days, block)
     cells = (chosen + days * np.arange(draws)[:, None]).ravel()
     return np.bincount(cells, minlength=draws * days).reshape(draws, days) / days
 

@@ -245,10 +245,10 @@ class Overfitting(NamedTuple):
     share their days.
     """
 
-    value: float | None
-    null_low: float | None
-    null_high: float | None
-    why: str | None
+    value: float | None = None
+    null_low: float | None = None
+    null_high: float | None = None
+    why: str | None = None
 
 
 def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 0) -> Overfitting:
@@ -278,7 +278,7 @@ def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 
             f"the days are cut into an even number of blocks, at least 2, got {splits}"
         )
     if why := _undefined(net, splits):
-        return Overfitting(None, None, None, why)
+        return Overfitting(why=why)
     ways = halves(splits)
     value = below_median(net, splits, ways)
     generator = np.random.default_rng([seed, days, trials, splits])
@@ -290,7 +290,7 @@ def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 
         for _ in range(draws)
     ]
     low, high = np.quantile(null, [0.05, 0.95])
-    return Overfitting(value, float(low), float(high), None)
+    return Overfitting(value, float(low), float(high))
 
 
 def halves(splits: int) -> np.ndarray:
@@ -363,10 +363,10 @@ class SuperiorAbility(NamedTuple):
     White's reality check, of studentised figures. why: the reason where they are None, else None.
     """
 
-    consistent: float | None
-    lower: float | None
-    upper: float | None
-    why: str | None
+    consistent: float | None = None
+    lower: float | None = None
+    upper: float | None = None
+    why: str | None = None
 
 
 def spa(
@@ -409,7 +409,7 @@ def spa(
     if len(baselines) != days:
         raise ValueError(f"the days must be the same, got {days} and {len(baselines)} of them")
     if days < MIN_DAYS:
-        return SuperiorAbility(None, None, None, f"it needs {MIN_DAYS} days, there are {days}")
+        return SuperiorAbility(why=f"it needs {MIN_DAYS} days, there are {days}")
     block = block_days(days) if block is None else block
     if not 1 <= block <= days:
         raise ValueError(f"blocks of {block} days out of {days}")
@@ -427,14 +427,11 @@ def spa(
         ):
             which = names[position] if names else f"baseline {position + 1}"
             return SuperiorAbility(
-                None,
-                None,
-                None,
-                f"against {which}, a policy's difference does not vary from day to day",
+                why=f"against {which}, a policy's difference does not vary from day to day",
             )
         found.append(_against_one(difference, drawn, block_count(days, block)))
     lower, consistent, upper = (float(p) for p in np.max(found, axis=0))
-    return SuperiorAbility(consistent, lower, upper, None)
+    return SuperiorAbility(consistent, lower, upper)
 
 
 def _against_one(difference: np.ndarray, drawn: np.ndarray, blocks: float) -> np.ndarray:
