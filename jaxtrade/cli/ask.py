@@ -16,7 +16,7 @@ import numpy as np
 from jaxtrade.advisor.compose import backend_of
 from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.registry import is_slow, members_of
 from jaxtrade.advisor.host.replies import (
     FORMS,
@@ -24,18 +24,15 @@ from jaxtrade.advisor.host.replies import (
     is_unusable,
     printable,
     reason_of,
-    verdict_of,
 )
 from jaxtrade.advisor.host.replies import remedy as unusable_remedy
 from jaxtrade.advisor.host.types import (
     DIRECTIONS,
-    Advice,
+    PARSERS,
     Answer,
     Backend,
     Failure,
     Question,
-    parse_advice,
-    parse_pipe,
 )
 from jaxtrade.advisor.questions import (
     QuestionBook,
@@ -209,11 +206,10 @@ _TEXT = "  | "  # before each line of a prompt or an answer, which may look like
 
 
 class Reply(NamedTuple):
-    """One answer. used: what it spent; cost is None without prices. reason: of the advice, or "".
-    asked: False where a cap stopped the request."""
+    """One answer. cost: None without prices. reason: of the advice, or "". asked: False where a
+    cap stopped the request."""
 
     answer: Answer
-    used: Spend
     cost: float | None
     reason: str
     asked: bool = True
@@ -263,14 +259,29 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
     finally:
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
-    followed = [
-        explained(side_of(reply.answer.advice), bar, labels)
-        for reply in replies
-        if reply.answer.advice is not None and split == "train"
-    ]
-    document = _document(config, question, split, replies, followed, backend.identity())
-    document["last_of_training"] = at is None
-    return document
+
+    def followed(reply: Reply) -> str | None:
+        """What followed the advice, which is told of training sessions alone."""
+        advice = reply.answer.advice
+        return explained(advice.direction, bar, labels) if advice and split == "train" else None
+
+    identity, options = backend.identity(), config.advisor.service
+    return {
+        "bar": question.bar,
+        "symbol": question.symbol,
+        "time": question.time,
+        "split": split,
+        "advisor": config.advisor.kind,
+        "model": config.advisor.options.get("model"),
+        "template": question.prompt_version,
+        "prompt": question.prompt,
+        "answers": [
+            {**_answer_of(reply, options, identity), "followed": followed(reply)}
+            for reply in replies
+        ],
+        "served": is_slow(config.advisor.kind),
+        "last_of_training": at is None,
+    }
 
 
 def _check_kind(kind: str) -> None:
@@ -297,9 +308,8 @@ def ask_times(
         return [_reply(backend, question, config, form) for _ in range(times)]
     options, replies = config.advisor.service, list[Reply]()
     ledger = Ledger(options.ledger, Caps.of(options))
-    prices, calls = Prices.of(options), calls_of(backend)
     share = at_most(question.prompt, options)
-    reserved = Spend(*(calls * part for part in share))
+    reserved = Spend(*(calls_of(backend) * part for part in share))
     left, tries = times, times + len(FORMS)
     try:
         while left and tries:
@@ -310,9 +320,11 @@ def ask_times(
                     Failure.STOPPED,
                     f"not asked: {why}; one more request may need {reserved.tokens} tokens",
                 )
-                return [*replies, Reply(stopped, Spend(), 0.0, "", asked=False)]
+                return [*replies, Reply(stopped, 0.0, "", asked=False)]
             reply = _reply(backend, question, config, form)
-            spent = [_spent(part, share, prices) for part in reply.answer.parts or (reply.answer,)]
+            spent = [
+                spend_of(part, share, options) for part in reply.answer.parts or (reply.answer,)
+            ]
             ledger.settle(reserved, Spend(*(sum(column) for column in zip(*spent, strict=True))))
             if reply.answer.failure is Failure.UNSUPPORTED and tries:
                 say(
@@ -330,35 +342,12 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
     options, began = config.advisor.service, time.monotonic()
     answer = checked(backend.answer(question, began + options.deadline_s))
     answer = answer._replace(latency=answer.latency or time.monotonic() - began)
-    parsed = (parse_pipe if form == "pipe" else parse_advice)(answer.raw)
-    used = Spend(len(answer.parts) or 1, answer.prompt_tokens + answer.completion_tokens)
+    reason = PARSERS[form](answer.raw).reason
     if not is_slow(config.advisor.kind):
-        return Reply(answer, Spend(), 0.0, parsed.reason)
-    prices = Prices.of(options)
-    known = prices.known and used.tokens > 0
-    money = prices.cost(answer.prompt_tokens, answer.completion_tokens) / MICRO if known else None
-    return Reply(answer, used, money, parsed.reason)
-
-
-def _spent(answer: Answer, reserved: Spend, prices: Prices) -> Spend:
-    """What a request counts as: its reported usage; all that was reserved where the server may have
-    answered and reports none."""
-    if used := answer.prompt_tokens + answer.completion_tokens:
-        return Spend(1, used, prices.cost(answer.prompt_tokens, answer.completion_tokens))
-    return Spend(1) if verdict_of(answer).unbilled else reserved
-
-
-def side_of(advice: Advice | None) -> int:
-    """+1 for advice to buy, -1 to sell, 0 to hold, for no advice, and where two logits are equally
-    high.
-    """
-    if advice is None:
-        return 0
-    buys, sells = (
-        advice.buy > max(advice.hold, advice.sell),
-        advice.sell > max(advice.hold, advice.buy),
-    )
-    return int(buys) - int(sells)
+        return Reply(answer, 0.0, reason)
+    used = (answer.prompt_tokens, answer.completion_tokens)
+    known = any(used) and None not in (options.price_prompt, options.price_completion)
+    return Reply(answer, cost_of(options, *used) / MICRO if known else None, reason)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -383,54 +372,30 @@ def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str])
             return "see the server's own messages"
 
 
-def _document(
-    config: RunConfig,
-    question: Question,
-    split: str,
-    replies: Sequence[Reply],
-    followed: Sequence[str],
-    identity: Mapping[str, str],
+def _answer_of(
+    reply: Reply, options: ServiceOptions, identity: Mapping[str, str]
 ) -> dict[str, Any]:
-    options = config.advisor.service
-    later = iter(followed)
-    answers = []
-    for reply in replies:
-        answer, advice = reply.answer, reply.answer.advice
-        answers.append(
-            {
-                "raw": answer.raw,
-                "model": answer.model,
-                "advice": None
-                if advice is None
-                else {
-                    "direction": DIRECTIONS[side_of(advice)],
-                    "confidence": advice.confidence,
-                    "risk": advice.risk,
-                    "horizon_bars": advice.horizon,
-                    "reason": reply.reason,
-                },
-                "failure": None if answer.failure is None else answer.failure.value,
-                "detail": answer.detail,
-                "remedy": None if answer.failure is None else remedy(answer, options, identity),
-                "asked": reply.asked,
-                "prompt_tokens": answer.prompt_tokens,
-                "completion_tokens": answer.completion_tokens,
-                "milliseconds": 1000 * answer.latency,
-                "cost": reply.cost,
-                "followed": next(later, None) if advice is not None else None,
-            }
-        )
+    """One answer as JSON values. identity: the backend's."""
+    answer, advice = reply.answer, reply.answer.advice
     return {
-        "bar": question.bar,
-        "symbol": question.symbol,
-        "time": question.time,
-        "split": split,
-        "advisor": config.advisor.kind,
-        "model": config.advisor.options.get("model"),
-        "template": question.prompt_version,
-        "prompt": question.prompt,
-        "answers": answers,
-        "served": is_slow(config.advisor.kind),
+        "raw": answer.raw,
+        "model": answer.model,
+        "advice": advice
+        and {
+            "direction": DIRECTIONS[advice.direction],
+            "confidence": advice.confidence,
+            "risk": advice.risk,
+            "horizon_bars": advice.horizon,
+            "reason": reply.reason,
+        },
+        "failure": answer.failure and answer.failure.value,
+        "detail": answer.detail,
+        "remedy": answer.failure and remedy(answer, options, identity),
+        "asked": reply.asked,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "milliseconds": 1000 * answer.latency,
+        "cost": reply.cost,
     }
 
 

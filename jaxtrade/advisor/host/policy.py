@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.backends import calls_of
-from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import MICRO, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
@@ -323,7 +323,6 @@ class Gates:
         self._retries = RetryBudget(options.retry_share)
         limits = enumerate((options.requests_per_minute, options.tokens_per_minute))
         self._rates = [(of, PerMinute(limit, now)) for of, limit in limits if limit]
-        self._prices = Prices.of(options)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
 
@@ -399,32 +398,23 @@ class Gates:
         says that it did not answer. Requests that were not made are given back.
         """
         parts, share = (answer.parts, booking.share) if answer.parts else ((answer,), booking)
-        paid = [self._paid(share, part) for part in parts]
+        spent, rated = list[Spend](), 0
+        for part in parts:
+            self._counts.prompt_tokens += part.prompt_tokens
+            self._counts.completion_tokens += part.completion_tokens
+            spent.append(spend := spend_of(part, share.reserved, self._options))
+            unknown = spend is share.reserved
+            self._counts.usage_unknown += unknown
+            rated += share.rated if unknown else spend.tokens
         unmade = (booking.calls - len(parts)) if answer.parts else 0
         self._counts.asked -= unmade
-        unused = (unmade, booking.rated - sum(used for _, used in paid))
+        unused = (unmade, booking.rated - rated)
         for of, rate in self._rates:
             rate.give_back(unused[of])
         try:
-            self._ledger.settle(
-                booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True)))
-            )
+            self._ledger.settle(booking.reserved, Spend(*map(sum, zip(*spent, strict=True))))
         except StorageError as error:
             self.ask_no_more(str(error))
-
-    def _paid(self, most: Booking, answer: Answer) -> tuple[Spend, int]:
-        """What the answer of one request has cost, and its tokens for the rate limit."""
-        self._counts.prompt_tokens += answer.prompt_tokens
-        self._counts.completion_tokens += answer.completion_tokens
-        used = answer.prompt_tokens + answer.completion_tokens
-        if used:
-            return Spend(
-                1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens)
-            ), used
-        if verdict_of(answer).unbilled:
-            return Spend(1), 0
-        self._counts.usage_unknown += 1
-        return most.reserved, most.rated
 
     def of_one_model(self, answer: Answer) -> Answer:
         """The answer, or a refusal where `same_model` is set and the server reports another model
@@ -594,6 +584,7 @@ class Gates:
         """Cost of the tokens reported in this run, in the currency of the prices; None without
         prices.
         """
-        if not self._prices.known:
+        options, counts = self._options, self._counts
+        if None in (options.price_prompt, options.price_completion):
             return None
-        return self._prices.cost(self._counts.prompt_tokens, self._counts.completion_tokens) / MICRO
+        return cost_of(options, counts.prompt_tokens, counts.completion_tokens) / MICRO
