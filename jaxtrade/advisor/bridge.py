@@ -48,6 +48,7 @@ from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell
+from jaxtrade.training.hooks import Change
 from jaxtrade.types import Array
 
 
@@ -248,6 +249,7 @@ _LOCK_S = 0.1
 
 class Bridge:
     """The advisor's interface for the training loop. `delta` and `wanted` neither wait nor raise.
+    It is also a `training.hooks.StatefulHook`.
 
     Args:
         source: provides the rows. bars: T of the table. rows: M, the most rows in a delta.
@@ -330,13 +332,15 @@ class Bridge:
         """Count an exception that must not propagate, and report each kind once."""
         self._faults.contain(where, error)
 
-    def check(self) -> None:
-        """Raise the error that made a replay fail. Call it between chunks, where raising is safe.
+    def __call__(self, state: object, update: int) -> Change:
+        """Between chunks, where raising is safe: change nothing, and raise the error that made a
+        replay fail.
 
         Raises JournalError where this run differs from the recorded one.
         """
         if self._error:
             raise self._error
+        return Change()
 
     def _want(self, bars: np.ndarray, weights: np.ndarray) -> None:
         chosen = (

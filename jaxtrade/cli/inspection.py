@@ -17,9 +17,15 @@ from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER
 from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
-from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
+from jaxtrade.advisor.host.types import DIRECTIONS, PARSERS
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
-from jaxtrade.advisor.table import WIDTH, directions, load_table, market_entries, read_snapshot
+from jaxtrade.advisor.table import (
+    directions,
+    journal_rows,
+    load_table,
+    market_entries,
+    read_snapshot,
+)
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table
 from jaxtrade.cli.shared import say
@@ -101,14 +107,9 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
 def journal_report(path: Path) -> dict[str, Any]:
     """The report on a journal as JSON values."""
     recorded = read_journal(path)
-    if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
-        raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
-    bars = np.array([bar for delta in recorded.deltas for bar in delta.bars], np.int64)
-    rows = np.array([row for delta in recorded.deltas for row in delta.rows], np.float32).reshape(
-        -1, WIDTH
-    )
-    if (size := recorded.header.get(ROWS_EACH)) is not None:
-        bars = bars % size  # of a panel's members
+    bars, rows = journal_rows(recorded)
+    if ROWS_EACH in recorded.header:
+        bars %= recorded.header[ROWS_EACH]  # of a panel's members
     updates = [delta.update for delta in recorded.deltas]
     return {
         "path": str(path),
@@ -133,8 +134,7 @@ def described(
             direction, on bars where one direction was right) and `hits` (the scored advice that was
             right).
     """
-    side = directions(rows)
-    confidence = rows[:, 3].astype(np.float64)
+    side, (confidence, risk, horizon) = directions(rows), rows[:, 3:].T.astype(np.float64)
     at = np.clip((confidence * bins).astype(int), 0, bins - 1)
     came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
     scored = (side != 0) & (came != 0)
@@ -156,8 +156,8 @@ def described(
         }
         for name, values in (
             ("confidence", confidence),
-            ("risk", rows[:, 4].astype(np.float64)),
-            ("horizon", rows[:, 5].astype(np.float64)),
+            ("risk", risk),
+            ("horizon", horizon),
         )
         if len(values)
     }
@@ -314,30 +314,26 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
     training = in_sessions(market, setup.splits["train"])
     size, names = len(market.bars), [member.kind for member in config.advisor.panel] or [""]
     reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
+    places, values = journal_rows(recorded)
+    updates = [delta.update for delta in recorded.deltas for _ in delta.bars]
+    sides, confidences = directions(values).tolist(), values[:, 3].tolist()
     rows = []
-    for delta in recorded.deltas:
-        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), -1)
-        if values.shape[1] != WIDTH:
-            raise JournalError(
-                f"{path / JOURNAL}: rows are not {WIDTH} wide; it is no journal of this version"
+    for at, update, side, confidence in zip(
+        places.tolist(), updates, sides, confidences, strict=True
+    ):
+        number, bar = divmod(at, size)
+        rows.append(
+            Row(
+                stamp(int(book.closes[bar]), book.zone),
+                bar,
+                update,
+                DIRECTIONS[side],
+                round(confidence, 6),
+                outcome(side, bar, labels) if training[bar] else UNSCORED,
+                reasons[number].get(bar, ""),
+                names[number],
             )
-        for at, side, confidence in zip(
-            delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True
-        ):
-            number, bar = divmod(at, size)
-            followed = outcome(side, bar, labels) if training[bar] else UNSCORED
-            rows.append(
-                Row(
-                    stamp(int(book.closes[bar]), book.zone),
-                    bar,
-                    delta.update,
-                    DIRECTIONS[side],
-                    round(confidence, 6),
-                    followed,
-                    reasons[number].get(bar, ""),
-                    names[number],
-                )
-            )
+        )
     return rows
 
 
@@ -373,7 +369,7 @@ def _reasons(
     except StorageError as error:
         say(f"note: {error}; reasons are left out")
         return {}
-    parse = parse_pipe if book.template.answer == "pipe" else parse_advice
+    parse = PARSERS[book.template.answer]
     return {keys[key]: printable(parse(text).reason).strip() for key, text in texts.items()}
 
 

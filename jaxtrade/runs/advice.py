@@ -349,8 +349,7 @@ def _remember(asked: _Asked, history: Recorded | None, size: int) -> None:
         for row_of_table, row in zip(delta.bars, delta.rows, strict=True):
             number, bar = divmod(row_of_table, size)
             if number == asked.number:
-                hold, buy, sell, confidence, risk, horizon = row
-                asked.book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
+                asked.book.heard(bar, Advice._make((*row[:-1], int(row[-1]))))
 
 
 def figure_lines(

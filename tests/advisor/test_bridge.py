@@ -18,7 +18,6 @@ from jaxtrade.advisor.host.service import AdviceSource, Replayed
 from jaxtrade.errors import JournalError
 from tests.advisor.asking import SOON
 from tests.advisor.bridge_parts import FullDisk, HandSource, M, T, journal, plain, row, seen
-from tests.advisor.hooked import hook_of
 from tests.children import run_python
 from tests.messages import missing
 
@@ -137,7 +136,7 @@ def test_a_replay_equals_the_recording_through_rollbacks(tmp_path):
             shown_again.append(plain(replay.delta(update)))
     assert shown_again == shown
     assert replay.version > 50
-    replay.check()
+    replay(None, 0)
     replay.stop()
     assert (again / "journal.jsonl").read_bytes() == (tmp_path / "journal.jsonl").read_bytes()
 
@@ -200,9 +199,7 @@ def test_a_replay_with_other_updates_is_loud(updates):
     assert seen(bridge, updates)[-1] == (0, {})
     assert len(reported) == 1
     with pytest.raises(JournalError, match=r"delta \d .* update \d"):
-        bridge.check()
-    with pytest.raises(JournalError):
-        hook_of(bridge)(None, 5)
+        bridge(None, 5)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +282,6 @@ Primitive.bind = bind
 jax.device_put = bind
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.bridge import Answering
-from tests.advisor.hooked import hook_of
 from tests.advisor.bridge_parts import HandSource, row
 bridge = Bridge(HandSource([row(1), row(2)]), 100, 4)
 memory = bridge.memory()
