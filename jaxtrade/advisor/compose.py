@@ -459,9 +459,6 @@ def arrays_of(advice: Mapping[int, Advice]) -> tuple[np.ndarray, np.ndarray]:
     return bars, rows
 
 
-_MOST_BARS = 4000  # bars whose prompts an offer measures; the rest of a larger market is like them
-
-
 class AskPlan(NamedTuple):
     """What the command will ask.
 
@@ -512,34 +509,3 @@ def cost_text(most: Spend, options: ServiceOptions) -> str:
         if options.priced
         else "cost unknown (no prices set)"
     )
-
-
-def offer(
-    backend: Backend,
-    book: QuestionBook,
-    training: np.ndarray,
-    options: ServiceOptions,
-    ask: str,
-    then: str,
-    tell: Tell,
-) -> None:
-    """Offer to ask about all bars before training: tell its largest cost and the commands.
-
-    Args:
-        training: bool[T], the bars that training may ask about.
-        ask: the command that asks beforehand. then: the command that trains with its answers.
-    """
-    bars = np.flatnonzero(book.askable)
-    step = -(-len(bars) // _MOST_BARS)
-    plan = make_plan(backend, book, bars[::step], options, tell)
-    scale = len(bars) / plan.bars
-    most = Spend(*(round(scale * part) for part in plan.most))
-    about = "about " if step > 1 else ""
-    tell(
-        f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
-        f"split has {int(training.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
-        f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
-        f"{cost_text(most, options)}:"
-    )
-    tell(f"      {ask}")
-    tell(f"      {then}")

@@ -114,18 +114,13 @@ class Earlier:
         """The block `higher`: for each length, the last bars that were complete at the bar's
         close.
         """
-        lengths = [
-            minutes
+        seconds = self.bars.bar_seconds
+        tables = {
+            minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
             for minutes in self.chosen.higher
-            if 60 * minutes > self.bars.bar_seconds and 60 * minutes % self.bars.bar_seconds == 0
-        ]
-        return higher_block(
-            {
-                minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
-                for minutes in lengths
-            },
-            self._decimals,
-        )
+            if 60 * minutes > seconds and 60 * minutes % seconds == 0
+        }
+        return higher_block(tables, self._decimals)
 
     def completed(self, bar: int, period: int) -> list[tuple[int, int]]:
         """Rows [begin, end) of the last `higher_bars` periods that hold bars and had ended at the
@@ -348,11 +343,8 @@ class Record:
         said, followed = self._said[bars], self.followed[bars]
         scored, hits = (said != 0) & (followed != 0), (said != 0) & (said == followed)
         places = np.minimum((self._confidence[bars] * self.bins).astype(np.int64), self.bins - 1)
-        rates = [
-            (int(hits[places == each].sum()), int(scored[places == each].sum()))
-            for each in range(self.bins)
-        ]
-        last = bars[len(bars) - min(len(bars), self.shown) :]
+        rates = [np.bincount(places[kind], minlength=self.bins).tolist() for kind in (hits, scored)]
+        last = bars[max(0, len(bars) - self.shown) :]
         shown = [
             Scored(
                 local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
@@ -362,7 +354,7 @@ class Record:
             )
             for bar in last
         ]
-        return record_block(rates, shown, self.horizon)
+        return record_block(list(zip(*rates, strict=True)), shown, self.horizon)
 
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit

@@ -43,19 +43,18 @@ from jaxtrade.text import aligned, show
 # `jaxtrade advise models`: list the models that a server offers.
 
 
-def models(server: str, key_env: str | None, key_file: str | None, ca_file: str | None) -> int:
-    """Handle the command. server: a URL, or a short name such as `ollama`. Returns 0, or 1 if there
-    is no model.
-
-    Raises ConfigError where the server cannot be asked.
+def models(args: Namespace) -> int:
+    """Handle the command. Returns 0, or 1 if there is no model. Raises ConfigError where the server
+    cannot be asked.
     """
     try:
-        url, options = base_url(server)
+        url, options = base_url(args.server)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    if key_env is None and key_file is None:
-        key_env = None if options.get("key_env") is None else str(options["key_env"])
-    found = list_models(url, key_env, key_file, ca_file)
+    key_env = args.key_env
+    if (args.key_env, args.key_file) == (None, None) and "key_env" in options:
+        key_env = str(options["key_env"])
+    found = list_models(url, key_env, args.key_file, args.ca_file)
     if not found:
         show(f"{url} offers no model; load one into the server")
         return 1
@@ -179,7 +178,7 @@ def _add_replay(actions: Any) -> None:
 def run(args: Namespace) -> int:
     """Handle `advise`. Returns the exit code."""
     actions = {
-        "models": _models,
+        "models": models,
         "ask": _ask,
         "precompute": _precompute,
         "inspect": _inspect,
@@ -187,11 +186,6 @@ def run(args: Namespace) -> int:
         "replay": _replay,
     }
     return actions[args.action](args)
-
-
-def _models(args: Namespace) -> int:
-
-    return models(args.server, args.key_env, args.key_file, args.ca_file)
 
 
 def _ask(args: Namespace) -> int:

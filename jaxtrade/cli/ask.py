@@ -8,6 +8,7 @@ import datetime
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -307,34 +308,27 @@ def ask_times(
     if not is_slow(config.advisor.kind):
         return [_reply(backend, question, config, form) for _ in range(times)]
     options, replies = config.advisor.service, list[Reply]()
-    ledger = Ledger(options.ledger, Caps.of(options))
     share = at_most(question.prompt, options)
     reserved = Spend(*(calls_of(backend) * part for part in share))
     left, tries = times, times + len(FORMS)
-    try:
+    with closing(Ledger(options.ledger, Caps.of(options))) as ledger:
         while left and tries:
             tries -= 1
             if why := ledger.reserve(reserved):
-                stopped = Answer(
-                    None,
-                    Failure.STOPPED,
-                    f"not asked: {why}; one more request may need {reserved.tokens} tokens",
-                )
+                why = f"not asked: {why}; one more request may need {reserved.tokens} tokens"
+                stopped = Answer(None, Failure.STOPPED, why)
                 return [*replies, Reply(stopped, 0.0, "", asked=False)]
             reply = _reply(backend, question, config, form)
             spent = [
                 spend_of(part, share, options) for part in reply.answer.parts or (reply.answer,)
             ]
-            ledger.settle(reserved, Spend(*(sum(column) for column in zip(*spent, strict=True))))
+            ledger.settle(reserved, Spend(*map(sum, zip(*spent, strict=True))))
             if reply.answer.failure is Failure.UNSUPPORTED and tries:
-                say(
-                    f"note: {printable(reply.answer.detail)}"
-                )  # the backend's next request has the next weaker form
+                # The backend's next request has the next weaker form.
+                say(f"note: {printable(reply.answer.detail)}")
                 continue
             replies.append(reply)
             left -= 1
-    finally:
-        ledger.close()
     return replies
 
 

@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,12 +175,9 @@ def described(
 
 
 def _spent(path: Path) -> dict[str, Any]:
-    ledger = Ledger(path, Caps())
-    try:
+    with closing(Ledger(path, Caps())) as ledger:
         spend = ledger.spent()
-    finally:
-        ledger.close()
-    return {"calls": spend.calls, "tokens": spend.tokens, "cost": spend.cost / MICRO}
+    return spend._asdict() | {"cost": spend.cost / MICRO}
 
 
 _HEAD = ("confidence", "rows", "scored", "hit rate")

@@ -25,7 +25,6 @@ import csv
 import datetime
 import io
 import json
-import math
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -83,26 +82,20 @@ def length_of(seconds: int) -> str:
 
 
 def window_block(rows: Sequence[PriceBar], seconds: int, decimals: int) -> str:
-    """The last bars as a table. Raises DataError for values that no bar has."""
+    """The last bars as a table."""
     head = WINDOW["head"].format(count=len(rows), length=length_of(seconds))
     return f"{head}{WINDOW['volume'] if rows[-1].volume is not None else ''}:\n{_table(rows, decimals)}"
 
 
 def higher_block(tables: Mapping[int, Sequence[PriceBar]], decimals: int) -> str:
-    """A table for each length in minutes. Raises DataError for values that no bar has."""
+    """A table for each length in minutes."""
     parts = []
     for minutes, rows in tables.items():
         length = length_of(60 * minutes)
-        parts.append(
-            f"{HIGHER['head'].format(length=length)}:\n{_table(rows, decimals)}"
-            if rows
-            else HIGHER["missing"].format(length=length, none=NONE)
-        )
-    return (
-        "\n".join(parts)
-        if parts
-        else HIGHER["missing"].format(length="longer time frames", none=NONE)
-    )
+        head = HIGHER["head" if rows else "missing"].format(length=length, none=NONE)
+        parts.append(f"{head}:\n{_table(rows, decimals)}" if rows else head)
+    nothing = HIGHER["missing"].format(length="longer time frames", none=NONE)
+    return "\n".join(parts or [nothing])
 
 
 def levels_block(
@@ -146,32 +139,11 @@ def _table(rows: Sequence[PriceBar], decimals: int) -> str:
     volume = rows[-1].volume is not None
     lines = [WINDOW["columns"] + (WINDOW["volume_column"] if volume else "")]
     for row in rows:
-        _check(row)
         cells = [row.time, *(f"{price:.{decimals}f}" for price in row[1:5])]
         lines.append(
             ",".join(cells + ([f"{row.volume:{WINDOW['volume_format']}}"] if volume else []))
         )
     return "\n".join(lines)
-
-
-def _check(row: PriceBar) -> None:
-    """Raises DataError for a normalised or broken bar: prices not positive, out of order, or a
-    negative volume.
-    """
-    prices = row[1:5]
-    if (
-        not all(math.isfinite(price) and price > 0 for price in prices)
-        or row.high < max(prices)
-        or row.low > min(prices)
-    ):
-        raise DataError(
-            f"bar closed at {row.time}: open {row.open:g}, high {row.high:g}, low {row.low:g}, close "
-            f"{row.close:g}; expected raw prices above 0 with the high highest and the low lowest"
-        )
-    if row.volume is not None and not (math.isfinite(row.volume) and row.volume >= 0):
-        raise DataError(
-            f"bar closed at {row.time}: volume {row.volume:g}; expected a raw volume, 0 or more"
-        )
 
 
 class AccountRules(NamedTuple):

@@ -47,16 +47,6 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """All reads inside see the file in one state, whatever other processes write between them."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.rollback()
-
-
-@contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All writes inside are made together, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
@@ -103,11 +93,11 @@ def _opened(
         read = connection.execute
         if (found := read(f"PRAGMA {check}").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
-        with snapshot(connection):  # another process may be making the file at this moment
-            marks = [
-                read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-            ]
-            fresh = not read("SELECT 1 FROM sqlite_master").fetchone()
+        read("BEGIN")  # one state of a file that another process may be making at this moment
+        names = ("application_id", "user_version")
+        marks = [read(f"PRAGMA {name}").fetchone()[0] for name in names]
+        fresh = not read("SELECT 1 FROM sqlite_master").fetchone()
+        connection.rollback()
         if marks != ([0, 0] if fresh else [kind, version]):
             raise ForeignError("a database of something else, or of another version")
         use_wal(connection)
@@ -464,26 +454,17 @@ def _added(before: Cached | None, new: Cached) -> Cached:
     return new._replace(attempts=new.attempts + before.attempts) if before and same else new
 
 
-_AT_ONCE = 500  # keys in one query; SQLite allows at least 999
-
-
 def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
     """The texts of the answers with advice among `keys` (`cache_key`), by key.
 
     Raises StorageError where the file cannot be read or is no cache.
     """
-    wanted, found = list(keys), dict[str, str]()
+    asked = (
+        "SELECT key, raw FROM answers WHERE advice IS NOT NULL "
+        "AND key IN (SELECT value FROM json_each(?))"
+    )
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                found |= dict(
-                    connection.execute(
-                        f"SELECT key, raw FROM answers WHERE advice IS NOT NULL AND key IN ({marks})",
-                        some,
-                    )
-                )
+            return dict(connection.execute(asked, (json.dumps(list(keys)),)))
     except sqlite3.Error as error:
         raise StorageError(f"{path}: the answers in it cannot be read ({error})") from None
-    return found
