@@ -27,7 +27,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -127,8 +126,7 @@ class Visible:
             )
         if update > self.until:  # not decided yet: decide it now, for good
             self.until = update
-            if not self._fresh(update):
-                return None
+            self._take(update)
         if index == len(self._history) or self._history[index].update != update:
             return None
         self.place = index + 1
@@ -140,10 +138,8 @@ class Visible:
 
         Such bars need not be requested again.
         """
-        if self.place == len(self._history):
-            return np.zeros(bars.shape, bool)
         return np.isin(
-            bars, np.concatenate([handed.bars for handed in self._history[self.place :]])
+            bars, [bar for to_come in self._history[self.place :] for bar in to_come.bars]
         )
 
     def silence(self, why: str) -> None:
@@ -154,31 +150,26 @@ class Visible:
             self.silent = why
             self._tell(f"{why}; no more advice is given in this run")
 
-    def _fresh(self, update: int) -> bool:
-        """Take new rows and add them to the journal and the history. Returns whether there were
-        any.
-        """
+    def _take(self, update: int) -> None:
+        """Take new rows, if there are any, and add them to the journal and the history."""
         if self.silent or self.closed:
-            return False
-        rows = self._source.take(update, self.place, self._most)
-        if not rows:
-            return False
+            return
+        if not (rows := self._source.take(update, self.place, self._most)):
+            return
         self.taken += len(rows)
-        packed = np.frombuffer(b"".join([row.packed for row in rows]), np.float32)
-        handed = Handed(
-            update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
-        )
-        digest = ""
+        bars, digest = [row.bar for row in rows], ""
         with self._recording("written") as journal:
             if journal:
-                bars, texts = [row.bar for row in rows], [row.text for row in rows]
+                texts = [row.text for row in rows]
                 digest = journal.append(update, self.deltas + 1, bars, texts).sha256
         if self.silent:
-            return False
+            return
+        packed = np.frombuffer(b"".join(row.packed for row in rows), np.float32)
         self._digests.append(digest)
-        self._history.append(handed)
+        self._history.append(
+            Handed(update, np.array(bars, np.int32), packed.reshape(len(rows), -1))
+        )
         self.handed += len(rows)
-        return True
 
     # --- checkpoints, rollback and the end ---------------------------------------------------------------------------
 
@@ -328,9 +319,30 @@ class Bridge:
             self._faults.contain("wanted", error)
         self._stall["wanted"].add(time.perf_counter() - began)
 
-    def contain(self, where: str, error: BaseException) -> None:
-        """Count an exception that must not propagate, and report each kind once."""
-        self._faults.contain(where, error)
+    def answer(
+        self, update: object, bars: object, weights: object
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The host function that the compiled program calls: pass on the demand, and return the
+        rows that become visible. On any failure return an empty delta.
+
+        The methods of one bridge are equal, so a new trace does not compile a new program.
+        """
+        try:
+            self.wanted(bars, weights)
+            delta = self.delta(int(np.array(update)))
+            return np.asarray(delta.bars), np.asarray(delta.rows), np.asarray(delta.version)
+        except BaseException as error:  # the caller is compiled code, which cannot handle one
+            self._faults.contain("callback", error)
+            return _no_rows(self.bars, self.rows)
+
+    def settle(self) -> None:
+        """Wait at the end of a run for callbacks in progress. Never raises: exceptions are counted
+        and reported.
+        """
+        try:
+            jax.effects_barrier()
+        except Exception as error:
+            self._faults.contain("effects_barrier", error)
 
     def __call__(self, state: object, update: int) -> Change:
         """Between chunks, where raising is safe: change nothing, and raise the error that made a
@@ -457,43 +469,12 @@ MOST_BYTES = (
 )  # from 100 KiB on, XLA copies arguments on the same threads that wait in the callback
 
 
-@dataclass(frozen=True)
-class Answering:
-    """The host function that the compiled program calls.
-
-    Two instances of one bridge are equal, so a new trace does not compile a new program. bars: T of
-    the table. rows: M, the most rows of a delta. Both are stored here so that the exception handler
-    depends on nothing that can fail.
-    """
-
-    bridge: Bridge
-    bars: int
-    rows: int
-
-    def __call__(
-        self, update: object, bars: object, weights: object
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pass on the demand and return the rows that become visible. On any failure return an
-        empty delta.
-        """
-        try:
-            self.bridge.wanted(bars, weights)
-            delta = self.bridge.delta(int(np.array(update)))
-            return np.asarray(delta.bars), np.asarray(delta.rows), np.asarray(delta.version)
-        except (
-            BaseException
-        ) as error:  # the caller is compiled code, which cannot handle an exception
-            self.bridge.contain("callback", error)
-            return _no_rows(self.bars, self.rows)
-
-
 def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
     """A function for compiled programs: (update int32[], bars int32[K], weights float32[K]) -> the
     delta of `update`.
 
     Raises ConfigError at trace time where arguments and results exceed 64 KiB, or under `vmap`.
     """
-    answering = Answering(bridge, bridge.bars, bridge.rows)
     shapes = (
         jax.ShapeDtypeStruct((bridge.rows,), jnp.int32),
         jax.ShapeDtypeStruct((bridge.rows, WIDTH), jnp.float32),
@@ -508,7 +489,7 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
                 f"advisor.rows = {bridge.rows} and advisor.demand = {bars.size}: {size:,} bytes in a "
                 f"callback, at most {MOST_BYTES:,}; lower them, or set advisor.transport: exchange"
             )
-        return Delta(*io_callback(answering, shapes, update, bars, weights, ordered=False))
+        return Delta(*io_callback(bridge.answer, shapes, update, bars, weights, ordered=False))
 
     @ask.def_vmap
     def _(size: int, batched: object, *arguments: object) -> tuple[Delta, Delta]:
@@ -518,13 +499,3 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
         )
 
     return ask
-
-
-def settle(bridge: Bridge) -> None:
-    """Wait at the end of a run for callbacks in progress. Never raises: exceptions are counted and
-    reported.
-    """
-    try:
-        jax.effects_barrier()
-    except Exception as error:
-        bridge.contain("effects_barrier", error)

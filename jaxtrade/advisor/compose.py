@@ -17,7 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import yaml
 
@@ -37,7 +36,7 @@ from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import LOGGED, SCHEMA_HASH, Advice, Backend, Failure
 from jaxtrade.advisor.questions import QuestionBook, in_sessions
-from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
+from jaxtrade.advisor.table import WIDTH, AdviceTable, Delta, empty_table, read_snapshot, received
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.run import with_control, with_split
 from jaxtrade.config.service import ServiceOptions, is_server, parts_of
@@ -286,9 +285,8 @@ def journal_header(
 
 def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:
     """The device table of a snapshot over T = `size` bars. Every row has version 1."""
-    table = empty_table(size)
-    version = jnp.int32(1 if len(bars) else 0)
-    return AdviceTable(table.rows.at[bars].set(rows), table.version.at[bars].set(version), version)
+    version = np.array(1 if len(bars) else 0, np.int32)
+    return received(empty_table(size), Delta(bars, rows, version))
 
 
 def session_places(book: QuestionBook, sessions: SessionTable) -> list[list[tuple[int, int]]]:

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.bridge import Bridge, settle
+from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import (
     HEADER,
     ROWS_EACH,
@@ -305,7 +305,7 @@ class TrainingAdvisor:
 
         Those of a replay hold the recorded run's as `recorded`.
         """
-        settle(self.bridge)
+        self.bridge.settle()
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
         chosen, journal = self._config.advisor, self._path / advising.JOURNAL

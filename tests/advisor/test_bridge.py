@@ -281,11 +281,10 @@ def bind(*_, **__):
 Primitive.bind = bind
 jax.device_put = bind
 from jaxtrade.advisor.bridge import Bridge
-from jaxtrade.advisor.bridge import Answering
 from tests.advisor.bridge_parts import HandSource, row
 bridge = Bridge(HandSource([row(1), row(2)]), 100, 4)
 memory = bridge.memory()
-answering = Answering(bridge, 100, 4)
+answering = bridge.answer
 for update in range(4):
     bars, rows, version = answering(np.int32(update), np.arange(3, dtype=np.int32), np.ones(3, np.float32))
     assert type(bars) is type(rows) is type(version) is np.ndarray

@@ -416,9 +416,9 @@ class Event(Section, frozen=True):
 def read_events(path: Path) -> Feed:
     """Read a calendar. Raises DataError naming file, line and column of the first fault."""
     text = text_of(path, CALENDAR_KEY)
-    reader = csv.reader(io.StringIO(text), strict=True)
+    reader = csv.DictReader(io.StringIO(text), strict=True)
     try:
-        head = [name.strip() for name in next(reader, [])]
+        reader.fieldnames = head = [name.strip() for name in reader.fieldnames or ()]
         for name in head:
             if name not in _ALL:
                 raise DataError(
@@ -429,15 +429,7 @@ def read_events(path: Path) -> Feed:
                 f"{path}: line 1: columns {','.join(head) or 'none'}; expected each of {','.join(_NEEDED)} "
                 f"once, and actual if the values are known ({CALENDAR_KEY})"
             )
-        found = [
-            _event(
-                dict(zip(head, row, strict=False)),
-                len(row) == len(head),
-                f"{path}: line {reader.line_num}",
-            )
-            for row in reader
-            if row
-        ]
+        found = [_event(row, f"{path}: line {reader.line_num}") for row in reader]
     except csv.Error as error:
         raise DataError(
             f"{path}: line {reader.line_num}: no CSV ({error}); put cells that hold a comma in "
@@ -450,8 +442,8 @@ def read_events(path: Path) -> Feed:
     return _feed(found, text)
 
 
-def _event(row: Mapping[str, str], whole: bool, where: str) -> Event:
-    if not whole:
+def _event(row: Mapping[str, Any], where: str) -> Event:
+    if None in (*row, *row.values()):  # a key for cells too many, a value for each that lacks
         raise DataError(
             f"{where}: has not as many cells as the first line; put cells that hold a comma in quotes"
         )

@@ -417,9 +417,7 @@ class Live(AdviceSource):
         del update, deltas
         found: dict[int, AdviceRow] = {}
         again: list[AdviceRow] = []
-        for _ in range(len(self._ready)):
-            if len(found) == most:
-                break
+        while self._ready and len(found) < most:
             row = self._ready.popleft()
             if row.bar in found:
                 again.append(row)
@@ -556,13 +554,12 @@ class PanelSource(AdviceSource):
         members: Sequence[AdviceSource],
         names: Sequence[str],
         bars: int,
-        recorded: Iterable[int],
+        recorded: Sequence[int],
     ) -> None:
         self._members, self._names, self._bars = tuple(members), tuple(names), bars
-        self._answered: tuple[set[int], ...] = tuple(set() for _ in self._members)
-        for row in recorded:
-            number, bar = divmod(row, bars)
-            self._answered[number].add(bar)
+        self._answered: list[set[int]] = [
+            {row % bars for row in recorded if row // bars == i} for i in range(len(members))
+        ]
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """At most `most` rows. Each member gets an equal share of them; what one leaves, the next
