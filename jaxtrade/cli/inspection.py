@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,38 +136,33 @@ def described(
             direction, on bars where one direction was right) and `hits` (the scored advice that was
             right).
     """
-    side, (confidence, risk, horizon) = directions(rows), rows[:, 3:].T.astype(np.float64)
-    at = np.clip((confidence * bins).astype(int), 0, bins - 1)
-    came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
-    scored = (side != 0) & (came != 0)
-    ranges = []
-    for i in range(bins):
-        inside = at == i
-        here: dict[str, Any] = {"from": i / bins, "to": (i + 1) / bins, "rows": int(inside.sum())}
-        if followed is not None:
-            here |= {
-                "scored": int((scored & inside).sum()),
-                "hits": int((scored & inside & (side == came)).sum()),
-            }
-        ranges.append(here)
-    spread = {
-        name: {
-            "least": float(values.min()),
-            "mean": float(values.mean()),
-            "most": float(values.max()),
-        }
-        for name, values in (
-            ("confidence", confidence),
-            ("risk", risk),
-            ("horizon", horizon),
-        )
-        if len(values)
+    side, values = directions(rows), rows[:, 3:].T.astype(np.float64)
+    counted = {"rows": np.ones(len(bars), bool)}
+    if followed is not None:
+        came = followed[bars]
+        scored = (side != 0) & (came != 0)
+        counted |= {"scored": scored, "hits": scored & (side == came)}
+    at = np.clip((values[0] * bins).astype(int), 0, bins - 1)
+    by_range = {
+        name: np.bincount(at[each], minlength=bins).tolist() for name, each in counted.items()
     }
     return {
         "rows": len(bars),
         "bars": len(np.unique(bars)),
-        "spread": spread,
-        "ranges": ranges,
+        "spread": {
+            name: {
+                "least": float(found.min()),
+                "mean": float(found.mean()),
+                "most": float(found.max()),
+            }
+            for name, found in zip(("confidence", "risk", "horizon"), values, strict=True)
+            if len(found)
+        },
+        "ranges": [
+            {"from": i / bins, "to": (i + 1) / bins}
+            | {name: found[i] for name, found in by_range.items()}
+            for i in range(bins)
+        ],
         "directions": {
             name: int((side == sign).sum())
             for name, sign in (("buy", 1), ("sell", -1), ("hold", 0))
@@ -494,21 +490,14 @@ def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
             ]
             for run in (one, other)
         ]
-        pairs = zip(
-            *(each + [""] * (max(map(len, lines)) - len(each)) for each in lines), strict=True
-        )
-        yield from (
-            f"{name}, line {number}: {a!r} and {b!r}"
-            for number, (a, b) in enumerate(pairs, 1)
-            if a != b
-        )
+        for number, (a, b) in enumerate(zip_longest(*lines, fillvalue=""), 1):
+            if a != b:
+                yield f"{name}, line {number}: {a!r} and {b!r}"
 
 
 def _json_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
-    documents = [json.loads((run / name).read_text(encoding="utf-8")) for run in (one, other)]
-    yield from (
-        f"{name}, {key}: {a!r} and {b!r}" for key, a, b in _unequal(documents[0], documents[1], "")
-    )
+    first, second = (json.loads((run / name).read_text(encoding="utf-8")) for run in (one, other))
+    yield from (f"{name}, {key}: {a!r} and {b!r}" for key, a, b in _unequal(first, second, ""))
 
 
 def _unequal(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:

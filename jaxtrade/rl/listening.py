@@ -56,11 +56,10 @@ from jaxtrade.advisor.outcomes import (
     PanelOutcomes,
     bin_of,
     correlation,
+    first_outcomes,
     hit_rate,
     independent,
     log_odds,
-    no_outcomes,
-    no_panel_outcomes,
     panel_scored,
     scored,
     together,
@@ -228,10 +227,7 @@ class Fusion:
 
     def no_trust(self) -> Trust:
         """The trust before any advice was scored: the structure of `Policy.fusion`."""
-        chosen = self.config
-        return self.trust(
-            no_panel_outcomes(chosen, 1) if chosen.advisors > 1 else no_outcomes(chosen, 1)
-        )
+        return self.trust(first_outcomes(self.config, 1))
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
         """The advice terms of `ref`, which `fuse` needs.
@@ -448,13 +444,12 @@ def start_advice(
     """The state before the first update. Advice that is already in the table is not scored."""
     askable = jnp.asarray(askable)
     bars = askable.shape[0]
-    outcomes = no_panel_outcomes(config, bars) if config.advisors > 1 else no_outcomes(config, bars)
     return AdviceState(
         view,
         jnp.asarray(followed, jnp.int8),
         askable,
         jnp.zeros(bars, jnp.float32),
-        outcomes,
+        first_outcomes(config, bars),
         jnp.float32(config.memory),
     )
 
