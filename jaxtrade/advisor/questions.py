@@ -454,7 +454,20 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
             f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars"
         )
     closes = market.bars.time + market.bars.bar_seconds
-    record = _record(market, config, closes) if "record" in template.blocks else None
+    record = None
+    if "record" in template.blocks:
+        parts, splits = np.full(len(closes), -1, np.int8), split_sessions(market, config.split)
+        for number, name in enumerate(name for name in splits if name != "all"):
+            parts[in_sessions(market, splits[name])] = number
+        record = Record(
+            followed_of(market, config),
+            parts,
+            closes,
+            config.advisor.horizon,
+            config.advisor.bins,
+            config.advisor.context.record,
+            market.contract.zone,
+        )
     book = QuestionBook(
         market.contract.symbol,
         template,
@@ -493,23 +506,6 @@ def _blocks(
         ),
     }
     return found | ({"record": record.text} if record else {})
-
-
-def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
-    """An empty record. Answers count within their own split."""
-    chosen, parts = config.advisor, np.full(len(closes), -1, np.int8)
-    splits = split_sessions(market, config.split)
-    for number, name in enumerate(name for name in splits if name != "all"):
-        parts[in_sessions(market, splits[name])] = number
-    return Record(
-        followed_of(market, config),
-        parts,
-        closes,
-        chosen.horizon,
-        chosen.bins,
-        chosen.context.record,
-        market.contract.zone,
-    )
 
 
 def check_columns(columns: Mapping[str, npt.ArrayLike]) -> None:

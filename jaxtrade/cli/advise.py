@@ -68,21 +68,9 @@ ASKED = (
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Add the parser of `advise`."""
-    actions = add_actions(
-        commands,
-        "advise",
-        "ask an advisor about one bar or many, look at what was answered, or replay a run",
-    )
-    for add in (_add_models, _add_ask, _add_precompute, _add_inspect, _add_log, _add_replay):
-        add(actions)
-
-
-def _add_models(actions: Any) -> None:
-    add_command(
-        actions,
-        "models",
+# Of each action its line in the help and its flags.
+ACTIONS: dict[str, tuple[str, ...]] = {
+    "models": (
         "list the models that a server offers",
         """
         URL -> server  the server's base URL, such as http://127.0.0.1:8080/v1, or ollama, openai,
@@ -91,13 +79,8 @@ def _add_models(actions: Any) -> None:
         --key-file FILE  file that holds the key (mode 0600)
         --ca-file FILE  PEM file of certificates to trust instead of the system's
         """,
-    )
-
-
-def _add_ask(actions: Any) -> None:
-    add_command(
-        actions,
-        "ask",
+    ),
+    "ask": (
         "ask about one bar now, and show prompt, answer, verdict and cost; exit 1 if "
         "the answer is no advice",
         "config?  a YAML file or a shipped configuration (default: advised)",
@@ -110,13 +93,8 @@ def _add_ask(actions: Any) -> None:
         --repeat N [1] : int  ask the same question N times (default: 1)
         --json  print JSON instead of text
         """,
-    )
-
-
-def _add_precompute(actions: Any) -> None:
-    add_command(
-        actions,
-        "precompute",
+    ),
+    "precompute": (
         "ask about every bar of a split and write a snapshot, usable with advisor.kind=table:FILE",
         "config?  a YAML file or a shipped configuration (default: quickstart)",
         DATA,
@@ -129,14 +107,8 @@ def _add_precompute(actions: Any) -> None:
         --plan  print what it would ask and cost at most, and stop
         --yes  confirm the plan's cost; required if prices are set
         """,
-        out={"required": True},
-    )
-
-
-def _add_inspect(actions: Any) -> None:
-    add_command(
-        actions,
-        "inspect",
+    ),
+    "inspect": (
         "rows, directions and confidence of a snapshot, a journal or a run",
         """
         PATH : Path  a snapshot (.npz), a journal (.jsonl) or a run
@@ -145,13 +117,8 @@ def _add_inspect(actions: Any) -> None:
         """,
         DATA,
         "--json  print JSON instead of the table",
-    )
-
-
-def _add_log(actions: Any) -> None:
-    add_command(
-        actions,
-        "log",
+    ),
+    "log": (
         "one line per answered bar of a run: direction, confidence, reason, and what followed",
         "RUN : Path  the run's folder",
         TRUST,
@@ -160,19 +127,27 @@ def _add_log(actions: Any) -> None:
         --data FILE : Path  the run's own bars at another place
         --json  print JSON instead of text
         """,
-    )
-
-
-def _add_replay(actions: Any) -> None:
-    add_command(
-        actions,
-        "replay",
+    ),
+    "replay": (
         "train a run again from its journal, without an advisor; exit 1 if "
         "any bit of the last state or any figure of the report differs",
         "RUN : Path  the run's folder",
         TRUST,
         "--run-dir DIR : Path  folder of the replay (default: RUN-replay)",
+    ),
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of `advise`."""
+    actions = add_actions(
+        commands,
+        "advise",
+        "ask an advisor about one bar or many, look at what was answered, or replay a run",
     )
+    for name, (about, *flags) in ACTIONS.items():
+        required = {"out": {"required": True}} if name == "precompute" else {}
+        add_command(actions, name, about, *flags, **required)
 
 
 def run(args: Namespace) -> int:

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -217,10 +218,7 @@ class Fusion:
     def trust(self, outcomes: Outcomes | PanelOutcomes) -> Trust:
         """The trust that the policy uses until the next update."""
         chosen = self.config
-
-        def one(each: Outcomes) -> Array:
-            return log_odds(each, chosen.prior, chosen.abstain, chosen.cap)
-
+        one = partial(log_odds, prior=chosen.prior, abstain=chosen.abstain, cap=chosen.cap)
         if isinstance(outcomes, PanelOutcomes):
             return Trust(jax.vmap(one)(outcomes.each), correlation(outcomes.pairs, chosen.prior))
         return Trust(one(outcomes))

@@ -309,6 +309,10 @@ class Gates:
         self._unusable_told, self._unusable_pause_told = use.doubted, False
         self.stopping = False
         self._goes_on = use.goes_on
+        # How a line ends that says that asking pauses.
+        self._pauses = (
+            f"; next try in {options.breaker_open_s:g} s, the run goes on without new advice"
+        )
         self._outage = ""  # why the breaker has last opened
         self._outage_told = False
         self._fallback = self._fallback_told = (
@@ -496,10 +500,10 @@ class Gates:
         if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
             self._unusable_pause_told = True
             line = f"{watch.consecutive} answers in a row cannot be used ({reasons_text(self._counts.unusable)})"
-            self._tell_pause(f"{line}, so asking pauses", True)
+            self._tell_pause(f"{line}, so asking pauses{self._pauses}")
         elif change == "closed" and self._unusable_pause_told:
             self._unusable_pause_told = False
-            self._tell_pause("an answer can be used again; asking goes on", False)
+            self._tell_pause("an answer can be used again; asking goes on")
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -521,24 +525,17 @@ class Gates:
                 f"({one_line(answer.detail) or answer.status})"
             )
             if self.breaker.openings == 1:  # later outages appear in the statistics only
-                self._outage_told = self._tell_pause(self._outage, True)
+                self._outage_told = self._tell_pause(f"{self._outage}{self._pauses}")
         elif self._outage_told and answer.advice and self.breaker.state == "closed":
             self._outage_told = False
             self._tell("answers again")
 
-    def _tell_pause(self, line: str, begins: bool) -> bool:
+    def _tell_pause(self, line: str) -> bool:
         """Report that asking pauses, or goes on. Returns whether it was reported."""
-        if not self._goes_on or self.stopping:
-            return False
-        self._tell(
-            line
-            + (
-                f"; next try in {self._options.breaker_open_s:g} s, the run goes on without new advice"
-                if begins
-                else ""
-            )
-        )
-        return True
+        told = self._goes_on and not self.stopping
+        if told:
+            self._tell(line)
+        return told
 
     def _note_form(self, answer: Answer) -> None:
         """Report a change of the request's form once an answer has come to a request of the new
