@@ -407,13 +407,13 @@ def ask_service(
     asked, left, advice = set(wanted), deque(wanted), dict[int, Advice]()
     room = min(service.options.queue_size, _MOST_WAITING)
     began = moved = time.monotonic()
-    known = service.statistics()
     while True:
+        # The counts come first: all answers that they count are there to be taken.
+        known, now = service.statistics(), time.monotonic()
         answered = service.take(service.options.ready_rows)
         advice |= {bar: found for bar, found in answered if bar in asked}
         for bar, found in answered:
             book.heard(bar, found)
-        known, now = service.statistics(), time.monotonic()
         # Where requests pause, there are none apart from probes.
         pauses = known["breaker"] != "closed" or known["unusable_state"] != "closed"
         moved = now if answered or not pauses else moved
@@ -432,9 +432,6 @@ def ask_service(
             service.submit((book.question(bar), priority) for bar in batch)
         else:
             time.sleep(_POLL_S)
-    advice |= {
-        bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked
-    }
     return *arrays_of(advice), dict(known)
 
 

@@ -114,6 +114,14 @@ class Finished(NamedTuple):
     died: bool = False
 
 
+def left_behind(threads: Sequence[threading.Thread], seconds: float) -> list[str]:
+    """Wait for threads, at most `seconds` in total. Returns the names of those that still run."""
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [thread.name for thread in threads if thread.is_alive()]
+
+
 @dataclass(eq=False)
 class WorkerPool:
     """A pool of `size` workers.
@@ -207,9 +215,7 @@ class WorkerPool:
 
     def join(self, seconds: float) -> None:
         """Wait for all threads, at most `seconds` in total."""
-        until = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        left_behind(self._threads, seconds)
 
     def _work(self) -> None:
         while job := self._inbox.get():
@@ -219,17 +225,16 @@ class WorkerPool:
                 return
 
     def _ask(self, job: Job) -> Finished:
-        began = self.clock()
+        began, fault, died = self.clock(), "", False
         try:
             answer = self.answer(job.entry.question, job.deadline)
             if not isinstance(answer, Answer):
                 raise TypeError
-            return Finished(job, answer, self.clock() - began)
         except BaseException as error:
-            name = type(error).__name__  # not its text, which might contain a secret
-            answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
+            fault = type(error).__name__  # not its text, which might contain a secret
             died = not isinstance(error, Exception)  # SystemExit and similar: its state is unknown
-            return Finished(job, answer, self.clock() - began, name, died)
+            answer = Answer(None, Failure.RAISED, f"the backend raised {fault}")
+        return Finished(job, answer, self.clock() - began, fault, died)
 
 
 class State(enum.Enum):

@@ -337,17 +337,15 @@ class Gates:
         # Until an answer shows whether the server accepts a new form, one request at a time tries
         # it.
         most = 1 if self._fallback else self.concurrency.limit
-        if self.unusable.state != "closed":
-            lets_unusable = self.unusable.wait(now) <= 0
-        else:
-            in_a_row = self.unusable.in_a_row + in_flight
-            lets_unusable = self._usable or in_a_row < self.unusable.consecutive
+        watch = self.unusable
+        doubted = watch.state == "closed" and not self._usable
         return (
             not self.cache_only
             and in_flight < most
             and now >= self._pause_until
             and self.breaker.wait(now) <= 0
-            and lets_unusable
+            and watch.wait(now) <= 0
+            and not (doubted and watch.in_a_row + in_flight >= watch.consecutive)
         )
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:

@@ -24,7 +24,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool
+from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool, left_behind
 from jaxtrade.advisor.host.journal import Recorded, row_text
 from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
@@ -463,13 +463,8 @@ class Live(AdviceSource):
             self._stopping.set()
             self._mailbox.put(None)
         self.service.stop()
-        until = time.monotonic() + _END_S
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-            if thread.is_alive():
-                self._faults.trouble(
-                    thread.name, f"advisor: the thread {thread.name} hangs and is left behind"
-                )
+        for name in left_behind(self._threads, _END_S):
+            self._faults.trouble(name, f"advisor: the thread {name} hangs and is left behind")
 
     # --- the asker's thread ------------------------------------------------------------------------------------------
 
