@@ -42,7 +42,7 @@ from jaxtrade.advisor.host.journal import (
     Recorded,
     check_position,
 )
-from jaxtrade.advisor.host.service import AdviceSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource
 from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
@@ -210,9 +210,9 @@ class Visible:
             self.silence(f"advisor: the journal could not be {done} ({why})")
 
 
-def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> None:
-    """Check that recorded rows fit a table of shape [`bars`, `width`] that receives at most `rows`
-    rows at a time.
+def fit(deltas: Sequence[JournalDelta], bars: int, rows: int) -> None:
+    """Check that recorded rows fit a table of T = `bars` bars that receives at most `rows` rows at a
+    time.
 
     Raises JournalError where they do not.
     """
@@ -227,10 +227,10 @@ def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> Non
                 f"advice journal, delta {number}: bars {min(delta.bars)} to {max(delta.bars)}, and the "
                 f"market has {bars}; the recording is of other data"
             )
-        if len(delta.rows[0]) != width:
+        if len(delta.rows[0]) != WIDTH:
             raise JournalError(
                 f"advice journal, delta {number}: rows of {len(delta.rows[0])} numbers, expected "
-                f"{width}"
+                f"{WIDTH}"
             )
 
 
@@ -245,8 +245,8 @@ class Bridge:
     Args:
         source: provides the rows. bars: T of the table. rows: M, the most rows in a delta.
         journal: records every delta before it is returned; None records nothing.
-        history: the deltas that a resumed journal already holds (`Journal.resume`); `recall` then
-            sets the run's place in it.
+        history: the deltas that a resumed journal already holds (`Journal.resume`), or those of the
+            run that is replayed; `recall` then sets the run's place in it.
         tell: receives one line per problem.
     Raises:
         JournalError: recorded rows do not fit a table of this size.
@@ -264,8 +264,8 @@ class Bridge:
         tell: Tell = LOGGED,
     ) -> None:
         self.bars, self.rows = bars, rows
-        for recorded in (history, source if isinstance(source, Replayed) else None):
-            fit(recorded.deltas if recorded else (), bars, rows, WIDTH)
+        if history:
+            fit(history.deltas, bars, rows)
         self._source = source
         self._faults = ContainedFaults(tell)
         self._visible = Visible(source, rows, journal, history, self._faults.tell)

@@ -41,7 +41,7 @@ from jaxtrade.advisor.host.registry import (
     snapshots_of,
 )
 from jaxtrade.advisor.host.replies import unusable_lines
-from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource
 from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
 from jaxtrade.advisor.table import (
@@ -206,7 +206,6 @@ class TrainingAdvisor:
             history = _recorded(config, market)
             for note in history.notes:
                 tell(note)
-            source = Replayed(history)
         elif asked:
             identity = identity_of_members([each.backend.identity() for each in asked])
             header = advising.journal_header(config, asked[0].book, identity, path.name) | {
@@ -316,10 +315,10 @@ class TrainingAdvisor:
         }
         if journal.is_file():
             figures["journal_ended"] = is_ended(journal)
-        if chosen.kind.startswith("replay:") and (
-            recorded := recorded_figures(_journal_of(self._config))
-        ):
-            figures["recorded"] = recorded
+        if chosen.kind.startswith("replay:") and self._history:
+            figures["recorded_deltas"] = len(self._history.deltas)
+            if recorded := recorded_figures(_journal_of(self._config)):
+                figures["recorded"] = recorded
         rundir.write_json(self._path / FIGURES, figures)
         return figures
 

@@ -11,12 +11,11 @@ import pytest
 from jaxtrade.advisor.bridge import MOST_BYTES, Bridge
 from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.service import Replayed
 from jaxtrade.advisor.table import Delta, empty_table, make_view
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.listening import AdviceExchange, start_advice
 from jaxtrade.runs import rundir
-from tests.advisor.bridge_parts import HandSource, M, T, plain, row
+from tests.advisor.bridge_parts import HandSource, M, T, plain, replaying, row
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_advised_0_1_0"  # made by dda6ca3
 
@@ -71,7 +70,7 @@ def test_answers_come_in_at_each_update_of_a_chunk():
 @pytest.mark.slow
 def test_the_journal_of_an_earlier_version_comes_in_as_it_was_recorded():
     recorded = read_journal(OLD / "advice.jsonl")
-    exchange = exchange_of(Bridge(Replayed(recorded), 10_000, 256), 2)
+    exchange = exchange_of(replaying(recorded, 10_000, 256), 2)
     seen = {}
     for update in range(0, 16, 2):
         found = exchange.inputs(update, 2)

@@ -10,12 +10,12 @@ import pytest
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.mocks import Random
-from jaxtrade.advisor.host.service import AdviceService, Live, Replayed
+from jaxtrade.advisor.host.service import AdviceService, Live
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
-from tests.advisor.bridge_parts import HandService, bytes_of, journal, plain
+from tests.advisor.bridge_parts import HandService, bytes_of, journal, plain, replaying
 from tests.advisor.service_parts import ADVICE, question, until
 from tests.messages import missing
 
@@ -201,7 +201,7 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     assert (counts["rows_lost"], counts["rows_refused"], counts["contained"]) == (0, 0, {})
     assert imbalance(counts) == 0
     assert counts["queries_per_update"] == pytest.approx(T / len(shown))
-    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
+    replay = replaying(read_journal(tmp_path / "journal.jsonl"), T, M)
     assert [bytes_of(replay.delta(update)) for update in range(len(shown))] == shown
     replay.wanted(np.array([1]), np.array([1.0]))  # of no effect
     assert replay.memory()["in_flight"] == []

@@ -15,17 +15,15 @@ import queue
 import struct
 import threading
 import time
-from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool, left_behind
-from jaxtrade.advisor.host.journal import Recorded, row_text
+from jaxtrade.advisor.host.journal import row_text
 from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.types import (
@@ -37,7 +35,7 @@ from jaxtrade.advisor.host.types import (
     Question,
 )
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.errors import JaxtradeError, JournalError
+from jaxtrade.errors import JaxtradeError
 from jaxtrade.text import Tell
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
@@ -268,8 +266,7 @@ class AdviceService:
             ).__name__  # the desk's thread counts it: only that thread writes counts
 
 
-# Sources of the rows that a run sees: a live service, an earlier run's journal, a panel of
-# several, or none.
+# Sources of the rows that a run sees: a live service, a panel of several, or none.
 
 Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 
@@ -339,36 +336,6 @@ class AdviceSource:
 
     def stop(self) -> None:
         """Stop within 3 s. A second call does nothing."""
-
-
-class Replayed(AdviceSource):
-    """The rows of an earlier run, at the updates at which that run saw them. deltas: what was
-    recorded, in order."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        self.deltas = recorded.deltas
-
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """The recorded rows of `update`.
-
-        Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
-        this run then differs from the recorded one.
-        """
-        index = bisect_left(self.deltas, update, key=attrgetter("update"))
-        if index != deltas:
-            seen = self.deltas[min(index, deltas)]
-            raise JournalError(
-                f"advisor replay: delta {min(index, deltas) + 1} became visible at update {seen.update},"
-                f" and update {update} is asked for after {deltas} deltas: this run has other updates "
-                "than the recording; keep its train.chunk_updates, advisor.transport and seed"
-            )
-        if index == len(self.deltas) or self.deltas[index].update != update:
-            return []
-        delta = self.deltas[index]
-        return [AdviceRow.of(bar, row) for bar, row in zip(delta.bars, delta.rows, strict=True)]
-
-    def statistics(self) -> dict[str, Any]:
-        return {"recorded_deltas": len(self.deltas)}
 
 
 @dataclass(eq=False)
