@@ -417,14 +417,10 @@ class Bridge:
         found, visible = self._source.statistics(), self._visible
         stall: dict[str, Any] = {}
         for name, times in self._stall.items():
-            seconds = {
-                "p50": times.quantile(0.5),
-                "p99": times.quantile(0.99),
-                "longest": times.longest,
-                "total": times.total,
-            }
+            seconds = times.snapshot()
             stall[name] = {"calls": sum(times.counts)} | {
-                key: None if value is None else 1e3 * value for key, value in seconds.items()
+                key: seconds[f"{key}_s"] and 1e3 * seconds[f"{key}_s"]
+                for key in ("p50", "p99", "longest", "total")
             }
         own: dict[str, Any] = {
             "exchanges": self._exchanges,

@@ -29,6 +29,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -331,16 +332,13 @@ class NewsItem(Section, frozen=True):
 
 
 class Feed(NamedTuple):
-    """The items of a feed by time, their times, and the SHA-256 (hex) of the file."""
+    """The items of a feed by time, and the SHA-256 (hex) of the file."""
 
-    items: tuple[Any, ...]
-    times: tuple[float, ...]
+    items: Sequence[Any]
     sha256: str
 
 
-def _feed(items: list[Any], text: str) -> Feed:
-    items.sort(key=lambda item: item.time)
-    return Feed(tuple(items), tuple(item.time for item in items), sha256_of(text))
+_TIME = attrgetter("time")
 
 
 def read_news(path: Path) -> Feed:
@@ -353,7 +351,7 @@ def read_news(path: Path) -> Feed:
     ]
     if not items:
         raise DataError(f"{path}: holds no news; expected one JSON object per line ({NEWS_KEY})")
-    return _feed(items, text)
+    return Feed(sorted(items, key=_TIME), sha256_of(text))
 
 
 def _item(line: str, where: str) -> NewsItem:
@@ -371,7 +369,7 @@ def known_before(news: Feed, close: float, delay: float) -> int:
     """How many items, by time, were known strictly before `close`: those with time + delay <
     close.
     """
-    return bisect_left(news.times, close - delay)
+    return bisect_left(news.items, close - delay, key=_TIME)
 
 
 def news_block(news: Feed, symbol: str, close: float, zone: str, config: ContextConfig) -> str:
@@ -380,7 +378,7 @@ def news_block(news: Feed, symbol: str, close: float, zone: str, config: Context
 
     Times are wall times of `zone`.
     """
-    first = bisect_left(news.times, close - config.news_hours * _HOUR)
+    first = bisect_left(news.items, close - config.news_hours * _HOUR, key=_TIME)
     known = news.items[first : known_before(news, close, config.news_delay_s)]
     shown = [item for item in known if item.symbol in (None, symbol)][-config.news_items :]
     if not shown:
@@ -439,7 +437,7 @@ def read_events(path: Path) -> Feed:
         raise DataError(
             f"{path}: holds no events; expected rows below {','.join(_NEEDED)} ({CALENDAR_KEY})"
         )
-    return _feed(found, text)
+    return Feed(sorted(found, key=_TIME), sha256_of(text))
 
 
 def _event(row: Mapping[str, Any], where: str) -> Event:
@@ -462,8 +460,8 @@ def value_at(event: Event, close: float, delay: float) -> str | None:
 
 def events_block(events: Feed, close: float, zone: str, config: ContextConfig) -> str:
     """The events around a bar's close (UTC seconds), oldest first, quoted."""
-    first = bisect_left(events.times, close - config.calendar_back_hours * _HOUR)
-    last = bisect_right(events.times, close + config.calendar_ahead_hours * _HOUR)
+    first = bisect_left(events.items, close - config.calendar_back_hours * _HOUR, key=_TIME)
+    last = bisect_right(events.items, close + config.calendar_ahead_hours * _HOUR, key=_TIME)
     least = IMPORTANCE.index(config.calendar_importance)
     shown = [
         _shown(event, close, zone, config.news_delay_s)

@@ -467,7 +467,6 @@ class Desk:
         answer = self.gates.of_one_model(answer)
         self.gates.learn(job.booking, answer, now)
         self._settle(job.entry, answer, now)
-        self._check_pool(now)
 
     # --- a turn ------------------------------------------------------------------------------------------------------
 
@@ -493,7 +492,7 @@ class Desk:
         return self.options.ready_rows - len(self.ready) - self.pool.busy
 
     def _give_up(self, now: float) -> None:
-        """Settle the requests of stuck workers.
+        """Settle the requests of stuck workers. Refuse all others where too few workers are left.
 
         These questions are not sent again in this run: the first request may still be open, and
         would be paid twice.
@@ -503,9 +502,6 @@ class Desk:
             answer = Answer(None, Failure.TIMEOUT, "no return at the deadline")
             self.gates.learn(job.booking, answer, now)
             self.queue.settle(job.entry, "failed")
-        self._check_pool(now)
-
-    def _check_pool(self, now: float) -> None:
         if self.pool.short:
             self.gates.refuse(
                 f"workers hang or end, and all {self.options.workers} replacements are used", now
