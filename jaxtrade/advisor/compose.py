@@ -1,7 +1,6 @@
 """Builds the advisor of a run from its configuration, and asks it about many bars outside training.
 
-The parts, in this order: the backend, the service, and what journals and snapshots record. The
-labels come from `questions` and are re-exported here.
+The parts, in this order: the backend, the service, and what journals and snapshots record.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -35,7 +35,7 @@ from jaxtrade.advisor.host.registry import (
 from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import LOGGED, SCHEMA_HASH, Advice, Backend, Failure
-from jaxtrade.advisor.questions import QuestionBook, in_sessions
+from jaxtrade.advisor.questions import QuestionBook
 from jaxtrade.advisor.table import WIDTH, AdviceTable, Delta, empty_table, read_snapshot, received
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.run import with_control, with_split
@@ -43,7 +43,7 @@ from jaxtrade.config.service import ServiceOptions, is_server, parts_of
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell, quiet
-from jaxtrade.types import SessionSet, SessionTable
+from jaxtrade.types import SessionTable
 from jaxtrade.version import __version__
 
 CACHE, LEDGER, JOURNAL = (
@@ -70,14 +70,6 @@ keys:
   control: [wall_clock]
   compute: [eager]
 """)
-
-
-# --- labels: what followed each bar ----------------------------------------------------------------------------------
-
-
-def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
-    """int8[T]: `followed` at the decision bars of `sessions`, 0 elsewhere."""
-    return np.where(in_sessions(market, sessions), followed, 0).astype(followed.dtype)
 
 
 # --- the backend -----------------------------------------------------------------------------------------------------
@@ -476,12 +468,11 @@ def make_plan(
     bars: int[n]. tell: prints one line about a cache that cannot be read.
     """
     made = options.cache and Path(options.cache).exists()
-    cache = AdviceCache(options.cache if made else None, tell)
-    cache.open()
     identity, calls = backend.identity(), calls_of(backend)
     hits = hopeless = 0
     most = [0, 0, 0]
-    try:
+    with closing(AdviceCache(options.cache if made else None, tell)) as cache:
+        cache.open()
         for bar in bars:
             question = book.preview(bar)
             known = cache.get(cache.key(identity, question))
@@ -492,8 +483,6 @@ def make_plan(
             else:
                 spend = at_most(question.prompt, options)
                 most = [total + calls * more for total, more in zip(most, spend, strict=True)]
-    finally:
-        cache.close()
     return AskPlan(len(bars), hits, hopeless, Spend(*most))
 
 

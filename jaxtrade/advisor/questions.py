@@ -280,6 +280,11 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
     return rose.astype(np.int8) - fell.astype(np.int8)
 
 
+def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
+    """int8[T]: `followed` at the decision bars of `sessions`, 0 elsewhere."""
+    return np.where(in_sessions(market, sessions), followed, 0).astype(followed.dtype)
+
+
 _WIDEST = 10**6 - 1  # answers per range in the longest text
 
 

@@ -43,7 +43,7 @@ from jaxtrade.advisor.host.registry import (
 from jaxtrade.advisor.host.replies import unusable_lines
 from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource
 from jaxtrade.advisor.host.types import Advice, Backend
-from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book, only
 from jaxtrade.advisor.table import (
     AdviceTable,
     AdviceView,
@@ -110,7 +110,7 @@ def first_advice(
         DataError: the snapshot is damaged or belongs to other bars.
     """
     chosen, size = config.advisor, len(market.bars)
-    followed = advising.only(followed_of(market, config), market, train)
+    followed = only(followed_of(market, config), market, train)
     view = view_of(chosen, market.data.sessions, empty_table(size * chosen.advisors), True)
     start = start_advice(view, followed, askable, chosen)
     for number, file in snapshots_of(config).items():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.compose import JOURNAL, only, table_reads_future
+from jaxtrade.advisor.compose import JOURNAL, table_reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.openai import server_of
 from jaxtrade.advisor.host.policy import PAUSED, Use
@@ -27,7 +27,7 @@ from jaxtrade.advisor.host.registry import (
     snapshots_of,
 )
 from jaxtrade.advisor.host.types import LOGGED
-from jaxtrade.advisor.questions import followed_of, make_book
+from jaxtrade.advisor.questions import followed_of, make_book, only
 from jaxtrade.advisor.table import (
     WIDTH,
     AdviceView,
