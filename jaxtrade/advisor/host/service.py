@@ -581,8 +581,6 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = "; ".join(dict.fromkeys(values))
         elif None in values:
             found[name] = None  # a cost that one member does not know is unknown
-        elif any(isinstance(value, bool) for value in values):
-            found[name] = any(values)
         else:
             found[name] = sum(values)
     return found
