@@ -154,7 +154,7 @@ class Visible:
         """Take new rows, if there are any, and add them to the journal and the history."""
         if self.silent or self.closed:
             return
-        if not (rows := self._source.take(update, self.place, self._most)):
+        if not (rows := self._source.take(self.place, self._most)):
             return
         self.taken += len(rows)
         bars, digest = [row.bar for row in rows], ""

@@ -31,7 +31,7 @@ class HandSource(AdviceSource):
         self.wants = []
         self.stops = 0
 
-    def take(self, update, deltas, most):
+    def take(self, deltas, most):
         return [self.rows.popleft() for _ in range(min(most, len(self.rows)))]
 
     def want(self, wants):

@@ -237,7 +237,7 @@ def test_only_wants_that_mean_something_go_on():
 class Raising(HandSource):
     """Whose methods raise."""
 
-    def take(self, update, deltas, most):
+    def take(self, deltas, most):
         raise RuntimeError("sk-CANARY")
 
     def want(self, wants):

@@ -87,8 +87,8 @@ class Whimsical(HandSource):
             if self.rng.random() < 0.2 and all(known.bar != bar for known in self.rows):
                 self.rows.append(row(bar, self.rng.random()))
 
-    def take(self, update, deltas, most):
-        return super().take(update, deltas, self.rng.choice([0, 1, most]))
+    def take(self, deltas, most):
+        return super().take(deltas, self.rng.choice([0, 1, most]))
 
 
 def run(folder, bridge, faults=((8, 0), (15, 1), (14, 2))):

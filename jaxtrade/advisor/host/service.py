@@ -315,9 +315,9 @@ class AdviceRow(NamedTuple):
 class AdviceSource:
     """Provides rows. No method waits. This one has none."""
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas
-        taken so far.
+    def take(self, deltas: int, most: int) -> list[AdviceRow]:
+        """At most `most` rows, of distinct bars, that become visible now. deltas: deltas taken so
+        far.
         """
         return []
 
@@ -377,11 +377,11 @@ class Live(AdviceSource):
 
     # --- for the training thread -------------------------------------------------------------------------------------
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, deltas: int, most: int) -> list[AdviceRow]:
         """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later
         call.
         """
-        del update, deltas
+        del deltas
         found: dict[int, AdviceRow] = {}
         again: list[AdviceRow] = []
         while self._ready and len(found) < most:
@@ -523,7 +523,7 @@ class PanelSource(AdviceSource):
             {row % bars for row in recorded if row // bars == i} for i in range(len(members))
         ]
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, deltas: int, most: int) -> list[AdviceRow]:
         """At most `most` rows. Each member gets an equal share of them; what one leaves, the next
         may use.
         """
@@ -532,7 +532,7 @@ class PanelSource(AdviceSource):
         # The order changes with every delta, so that no member's rows always come last.
         for turn, i in enumerate((deltas + step) % number for step in range(number)):
             share = math.ceil((most - len(found)) / (number - turn))
-            rows = self._members[i].take(update, deltas, share)
+            rows = self._members[i].take(deltas, share)
             self._answered[i].update(row.bar for row in rows)
             found += [row._replace(bar=row.bar + i * self._bars) for row in rows]
         return found
