@@ -428,15 +428,15 @@ class AdviceCache:
 
     def close(self) -> None:
         """Write pending answers, also after an earlier write failed, and close the file."""
-        if not self._connection:
-            return
-        try:
-            self._write(self._connection)
-        except sqlite3.Error as error:
-            self._degrade(str(error))
-        finally:
-            self._connection.close()
-            self._connection = None
+        if self._connection:
+            try:
+                self._write(self._connection)
+            except sqlite3.Error as error:
+                self._degrade(str(error))
+            finally:
+                self._connection.close()
+                self._connection = None
+        self._pending.close()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
