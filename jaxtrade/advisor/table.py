@@ -181,14 +181,15 @@ def apart(
     return [(found[owner == i] - i * bars, rows[owner == i]) for i in range(members)]
 
 
-def journal_rows(recorded: Recorded) -> tuple[np.ndarray, np.ndarray]:
-    """Bars int64[n] and rows float32[n, 6] of a journal, in the order in which they became visible.
+def journal_rows(path: Path, recorded: Recorded) -> tuple[np.ndarray, np.ndarray]:
+    """Bars int64[n] and rows float32[n, 6] of the journal at `path`, in the order in which they
+    became visible.
 
     Raises JournalError where a row has another width.
     """
     rows = [row for delta in recorded.deltas for row in delta.rows]
     if any(len(row) != WIDTH for row in rows):
-        raise JournalError(f"a journal with rows that are not {WIDTH} wide: not of this version")
+        raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
     bars = [bar for delta in recorded.deltas for bar in delta.bars]
     return np.array(bars, np.int64), np.array(rows, np.float32).reshape(-1, WIDTH)
 

@@ -109,7 +109,7 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
 def journal_report(path: Path) -> dict[str, Any]:
     """The report on a journal as JSON values."""
     recorded = read_journal(path)
-    bars, rows = journal_rows(recorded)
+    bars, rows = journal_rows(path, recorded)
     if ROWS_EACH in recorded.header:
         bars %= recorded.header[ROWS_EACH]  # of a panel's members
     updates = [delta.update for delta in recorded.deltas]
@@ -308,7 +308,7 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
     training = in_sessions(market, setup.splits["train"])
     size, names = len(market.bars), [member.kind for member in config.advisor.panel] or [""]
     reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
-    places, values = journal_rows(recorded)
+    places, values = journal_rows(path / JOURNAL, recorded)
     updates = [delta.update for delta in recorded.deltas for _ in delta.bars]
     sides, confidences = directions(values).tolist(), values[:, 3].tolist()
     rows = []

@@ -336,7 +336,7 @@ def visible_rows(
     chosen = config.advisor
     head, _, rest = chosen.kind.partition(":")
     journal = Path(rest) if head == "replay" else path / JOURNAL
-    written = journal_rows(read_journal(journal)) if journal.is_file() else _NOTHING[:2]
+    written = journal_rows(journal, read_journal(journal)) if journal.is_file() else _NOTHING[:2]
     found = apart(*written, len(market.bars), chosen.advisors)
     snapshots = snapshots_of(config)
     for number, file in snapshots.items():
