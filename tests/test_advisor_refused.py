@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.advisor.compose import only, table_reads_future
+from jaxtrade.advisor.compose import table_reads_future
 from jaxtrade.advisor.host.registry import reads_future
-from jaxtrade.advisor.questions import followed_of
+from jaxtrade.advisor.questions import followed_of, only
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params

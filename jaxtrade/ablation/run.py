@@ -16,7 +16,7 @@ from jaxtrade.ablation.folder import TRAINING, begin, settings_of
 from jaxtrade.ablation.matrix import FusionTraining, digests, make_learner, score, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
 from jaxtrade.ablation.tables import Answers, KindTable, make_tables
-from jaxtrade.advisor.compose import only
+from jaxtrade.advisor.questions import only
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions

@@ -27,7 +27,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -43,11 +42,12 @@ from jaxtrade.advisor.host.journal import (
     Recorded,
     check_position,
 )
-from jaxtrade.advisor.host.service import AdviceSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource
 from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
 from jaxtrade.text import Tell
+from jaxtrade.training.hooks import Change
 from jaxtrade.types import Array
 
 
@@ -126,8 +126,7 @@ class Visible:
             )
         if update > self.until:  # not decided yet: decide it now, for good
             self.until = update
-            if not self._fresh(update):
-                return None
+            self._take(update)
         if index == len(self._history) or self._history[index].update != update:
             return None
         self.place = index + 1
@@ -139,10 +138,8 @@ class Visible:
 
         Such bars need not be requested again.
         """
-        if self.place == len(self._history):
-            return np.zeros(bars.shape, bool)
         return np.isin(
-            bars, np.concatenate([handed.bars for handed in self._history[self.place :]])
+            bars, [bar for to_come in self._history[self.place :] for bar in to_come.bars]
         )
 
     def silence(self, why: str) -> None:
@@ -153,31 +150,26 @@ class Visible:
             self.silent = why
             self._tell(f"{why}; no more advice is given in this run")
 
-    def _fresh(self, update: int) -> bool:
-        """Take new rows and add them to the journal and the history. Returns whether there were
-        any.
-        """
+    def _take(self, update: int) -> None:
+        """Take new rows, if there are any, and add them to the journal and the history."""
         if self.silent or self.closed:
-            return False
-        rows = self._source.take(update, self.place, self._most)
-        if not rows:
-            return False
+            return
+        if not (rows := self._source.take(self.place, self._most)):
+            return
         self.taken += len(rows)
-        packed = np.frombuffer(b"".join([row.packed for row in rows]), np.float32)
-        handed = Handed(
-            update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1)
-        )
-        digest = ""
+        bars, digest = [row.bar for row in rows], ""
         with self._recording("written") as journal:
             if journal:
-                bars, texts = [row.bar for row in rows], [row.text for row in rows]
+                texts = [row.text for row in rows]
                 digest = journal.append(update, self.deltas + 1, bars, texts).sha256
         if self.silent:
-            return False
+            return
+        packed = np.frombuffer(b"".join(row.packed for row in rows), np.float32)
         self._digests.append(digest)
-        self._history.append(handed)
+        self._history.append(
+            Handed(update, np.array(bars, np.int32), packed.reshape(len(rows), -1))
+        )
         self.handed += len(rows)
-        return True
 
     # --- checkpoints, rollback and the end ---------------------------------------------------------------------------
 
@@ -218,9 +210,9 @@ class Visible:
             self.silence(f"advisor: the journal could not be {done} ({why})")
 
 
-def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> None:
-    """Check that recorded rows fit a table of shape [`bars`, `width`] that receives at most `rows`
-    rows at a time.
+def fit(deltas: Sequence[JournalDelta], bars: int, rows: int) -> None:
+    """Check that recorded rows fit a table of T = `bars` bars that receives at most `rows` rows at a
+    time.
 
     Raises JournalError where they do not.
     """
@@ -235,10 +227,10 @@ def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> Non
                 f"advice journal, delta {number}: bars {min(delta.bars)} to {max(delta.bars)}, and the "
                 f"market has {bars}; the recording is of other data"
             )
-        if len(delta.rows[0]) != width:
+        if len(delta.rows[0]) != WIDTH:
             raise JournalError(
                 f"advice journal, delta {number}: rows of {len(delta.rows[0])} numbers, expected "
-                f"{width}"
+                f"{WIDTH}"
             )
 
 
@@ -248,12 +240,13 @@ _LOCK_S = 0.1
 
 class Bridge:
     """The advisor's interface for the training loop. `delta` and `wanted` neither wait nor raise.
+    It is also a `training.hooks.StatefulHook`.
 
     Args:
         source: provides the rows. bars: T of the table. rows: M, the most rows in a delta.
         journal: records every delta before it is returned; None records nothing.
-        history: the deltas that a resumed journal already holds (`Journal.resume`); `recall` then
-            sets the run's place in it.
+        history: the deltas that a resumed journal already holds (`Journal.resume`), or those of the
+            run that is replayed; `recall` then sets the run's place in it.
         tell: receives one line per problem.
     Raises:
         JournalError: recorded rows do not fit a table of this size.
@@ -271,8 +264,8 @@ class Bridge:
         tell: Tell = LOGGED,
     ) -> None:
         self.bars, self.rows = bars, rows
-        for recorded in (history, source if isinstance(source, Replayed) else None):
-            fit(recorded.deltas if recorded else (), bars, rows, WIDTH)
+        if history:
+            fit(history.deltas, bars, rows)
         self._source = source
         self._faults = ContainedFaults(tell)
         self._visible = Visible(source, rows, journal, history, self._faults.tell)
@@ -326,17 +319,40 @@ class Bridge:
             self._faults.contain("wanted", error)
         self._stall["wanted"].add(time.perf_counter() - began)
 
-    def contain(self, where: str, error: BaseException) -> None:
-        """Count an exception that must not propagate, and report each kind once."""
-        self._faults.contain(where, error)
+    def answer(
+        self, update: object, bars: object, weights: object
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The host function that the compiled program calls: pass on the demand, and return the
+        rows that become visible. On any failure return an empty delta.
 
-    def check(self) -> None:
-        """Raise the error that made a replay fail. Call it between chunks, where raising is safe.
+        The methods of one bridge are equal, so a new trace does not compile a new program.
+        """
+        try:
+            self.wanted(bars, weights)
+            delta = self.delta(int(np.array(update)))
+            return np.asarray(delta.bars), np.asarray(delta.rows), np.asarray(delta.version)
+        except BaseException as error:  # the caller is compiled code, which cannot handle one
+            self._faults.contain("callback", error)
+            return _no_rows(self.bars, self.rows)
+
+    def settle(self) -> None:
+        """Wait at the end of a run for callbacks in progress. Never raises: exceptions are counted
+        and reported.
+        """
+        try:
+            jax.effects_barrier()
+        except Exception as error:
+            self._faults.contain("effects_barrier", error)
+
+    def __call__(self, state: object, update: int) -> Change:
+        """Between chunks, where raising is safe: change nothing, and raise the error that made a
+        replay fail.
 
         Raises JournalError where this run differs from the recorded one.
         """
         if self._error:
             raise self._error
+        return Change()
 
     def _want(self, bars: np.ndarray, weights: np.ndarray) -> None:
         chosen = (
@@ -401,14 +417,10 @@ class Bridge:
         found, visible = self._source.statistics(), self._visible
         stall: dict[str, Any] = {}
         for name, times in self._stall.items():
-            seconds = {
-                "p50": times.quantile(0.5),
-                "p99": times.quantile(0.99),
-                "longest": times.longest,
-                "total": times.total,
-            }
+            seconds = times.snapshot()
             stall[name] = {"calls": sum(times.counts)} | {
-                key: None if value is None else 1e3 * value for key, value in seconds.items()
+                key: seconds[f"{key}_s"] and 1e3 * seconds[f"{key}_s"]
+                for key in ("p50", "p99", "longest", "total")
             }
         own: dict[str, Any] = {
             "exchanges": self._exchanges,
@@ -453,43 +465,12 @@ MOST_BYTES = (
 )  # from 100 KiB on, XLA copies arguments on the same threads that wait in the callback
 
 
-@dataclass(frozen=True)
-class Answering:
-    """The host function that the compiled program calls.
-
-    Two instances of one bridge are equal, so a new trace does not compile a new program. bars: T of
-    the table. rows: M, the most rows of a delta. Both are stored here so that the exception handler
-    depends on nothing that can fail.
-    """
-
-    bridge: Bridge
-    bars: int
-    rows: int
-
-    def __call__(
-        self, update: object, bars: object, weights: object
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pass on the demand and return the rows that become visible. On any failure return an
-        empty delta.
-        """
-        try:
-            self.bridge.wanted(bars, weights)
-            delta = self.bridge.delta(int(np.array(update)))
-            return np.asarray(delta.bars), np.asarray(delta.rows), np.asarray(delta.version)
-        except (
-            BaseException
-        ) as error:  # the caller is compiled code, which cannot handle an exception
-            self.bridge.contain("callback", error)
-            return _no_rows(self.bars, self.rows)
-
-
 def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
     """A function for compiled programs: (update int32[], bars int32[K], weights float32[K]) -> the
     delta of `update`.
 
     Raises ConfigError at trace time where arguments and results exceed 64 KiB, or under `vmap`.
     """
-    answering = Answering(bridge, bridge.bars, bridge.rows)
     shapes = (
         jax.ShapeDtypeStruct((bridge.rows,), jnp.int32),
         jax.ShapeDtypeStruct((bridge.rows, WIDTH), jnp.float32),
@@ -504,7 +485,7 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
                 f"advisor.rows = {bridge.rows} and advisor.demand = {bars.size}: {size:,} bytes in a "
                 f"callback, at most {MOST_BYTES:,}; lower them, or set advisor.transport: exchange"
             )
-        return Delta(*io_callback(answering, shapes, update, bars, weights, ordered=False))
+        return Delta(*io_callback(bridge.answer, shapes, update, bars, weights, ordered=False))
 
     @ask.def_vmap
     def _(size: int, batched: object, *arguments: object) -> tuple[Delta, Delta]:
@@ -514,13 +495,3 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
         )
 
     return ask
-
-
-def settle(bridge: Bridge) -> None:
-    """Wait at the end of a run for callbacks in progress. Never raises: exceptions are counted and
-    reported.
-    """
-    try:
-        jax.effects_barrier()
-    except Exception as error:
-        bridge.contain("effects_barrier", error)

@@ -1,7 +1,6 @@
 """Builds the advisor of a run from its configuration, and asks it about many bars outside training.
 
-The parts, in this order: the backend, the service, and what journals and snapshots record. The
-labels come from `questions` and are re-exported here.
+The parts, in this order: the backend, the service, and what journals and snapshots record.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import secrets
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 import yaml
 
@@ -36,15 +35,15 @@ from jaxtrade.advisor.host.registry import (
 from jaxtrade.advisor.host.replies import checked
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import LOGGED, SCHEMA_HASH, Advice, Backend, Failure
-from jaxtrade.advisor.questions import QuestionBook, in_sessions
-from jaxtrade.advisor.table import WIDTH, AdviceTable, empty_table, read_snapshot
+from jaxtrade.advisor.questions import QuestionBook
+from jaxtrade.advisor.table import WIDTH, AdviceTable, Delta, empty_table, read_snapshot, received
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.run import with_control, with_split
 from jaxtrade.config.service import ServiceOptions, is_server, parts_of
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell, quiet
-from jaxtrade.types import SessionSet, SessionTable
+from jaxtrade.types import SessionTable
 from jaxtrade.version import __version__
 
 CACHE, LEDGER, JOURNAL = (
@@ -71,14 +70,6 @@ keys:
   control: [wall_clock]
   compute: [eager]
 """)
-
-
-# --- labels: what followed each bar ----------------------------------------------------------------------------------
-
-
-def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
-    """int8[T]: `followed` at the decision bars of `sessions`, 0 elsewhere."""
-    return np.where(in_sessions(market, sessions), followed, 0).astype(followed.dtype)
 
 
 # --- the backend -----------------------------------------------------------------------------------------------------
@@ -286,9 +277,8 @@ def journal_header(
 
 def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:
     """The device table of a snapshot over T = `size` bars. Every row has version 1."""
-    table = empty_table(size)
-    version = jnp.int32(1 if len(bars) else 0)
-    return AdviceTable(table.rows.at[bars].set(rows), table.version.at[bars].set(version), version)
+    version = np.array(1 if len(bars) else 0, np.int32)
+    return received(empty_table(size), Delta(bars, rows, version))
 
 
 def session_places(book: QuestionBook, sessions: SessionTable) -> list[list[tuple[int, int]]]:
@@ -409,13 +399,13 @@ def ask_service(
     asked, left, advice = set(wanted), deque(wanted), dict[int, Advice]()
     room = min(service.options.queue_size, _MOST_WAITING)
     began = moved = time.monotonic()
-    known = service.statistics()
     while True:
+        # The counts come first: all answers that they count are there to be taken.
+        known, now = service.statistics(), time.monotonic()
         answered = service.take(service.options.ready_rows)
         advice |= {bar: found for bar, found in answered if bar in asked}
         for bar, found in answered:
             book.heard(bar, found)
-        known, now = service.statistics(), time.monotonic()
         # Where requests pause, there are none apart from probes.
         pauses = known["breaker"] != "closed" or known["unusable_state"] != "closed"
         moved = now if answered or not pauses else moved
@@ -434,9 +424,6 @@ def ask_service(
             service.submit((book.question(bar), priority) for bar in batch)
         else:
             time.sleep(_POLL_S)
-    advice |= {
-        bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked
-    }
     return *arrays_of(advice), dict(known)
 
 
@@ -457,9 +444,6 @@ def arrays_of(advice: Mapping[int, Advice]) -> tuple[np.ndarray, np.ndarray]:
     bars = np.array(sorted(advice), np.int32)
     rows = np.array([tuple(advice[int(bar)]) for bar in bars], np.float32).reshape(-1, WIDTH)
     return bars, rows
-
-
-_MOST_BARS = 4000  # bars whose prompts an offer measures; the rest of a larger market is like them
 
 
 class AskPlan(NamedTuple):
@@ -484,12 +468,11 @@ def make_plan(
     bars: int[n]. tell: prints one line about a cache that cannot be read.
     """
     made = options.cache and Path(options.cache).exists()
-    cache = AdviceCache(options.cache if made else None, tell)
-    cache.open()
     identity, calls = backend.identity(), calls_of(backend)
     hits = hopeless = 0
     most = [0, 0, 0]
-    try:
+    with closing(AdviceCache(options.cache if made else None, tell)) as cache:
+        cache.open()
         for bar in bars:
             question = book.preview(bar)
             known = cache.get(cache.key(identity, question))
@@ -500,8 +483,6 @@ def make_plan(
             else:
                 spend = at_most(question.prompt, options)
                 most = [total + calls * more for total, more in zip(most, spend, strict=True)]
-    finally:
-        cache.close()
     return AskPlan(len(bars), hits, hopeless, Spend(*most))
 
 
@@ -512,34 +493,3 @@ def cost_text(most: Spend, options: ServiceOptions) -> str:
         if options.priced
         else "cost unknown (no prices set)"
     )
-
-
-def offer(
-    backend: Backend,
-    book: QuestionBook,
-    training: np.ndarray,
-    options: ServiceOptions,
-    ask: str,
-    then: str,
-    tell: Tell,
-) -> None:
-    """Offer to ask about all bars before training: tell its largest cost and the commands.
-
-    Args:
-        training: bool[T], the bars that training may ask about.
-        ask: the command that asks beforehand. then: the command that trains with its answers.
-    """
-    bars = np.flatnonzero(book.askable)
-    step = -(-len(bars) // _MOST_BARS)
-    plan = make_plan(backend, book, bars[::step], options, tell)
-    scale = len(bars) / plan.bars
-    most = Spend(*(round(scale * part) for part in plan.most))
-    about = "about " if step > 1 else ""
-    tell(
-        f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
-        f"split has {int(training.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
-        f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
-        f"{cost_text(most, options)}:"
-    )
-    tell(f"      {ask}")
-    tell(f"      {then}")

@@ -345,12 +345,12 @@ class PanelOutcomes(struct.PyTreeNode):
     pairs: Array
 
 
-def no_panel_outcomes(config: AdvisorConfig, bars: int) -> PanelOutcomes:
-    """The initial outcomes of the advisors of `config`: no rows scored."""
-    number = config.advisors
-    each = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (number, *x.shape)), no_outcomes(config, bars)
-    )
+def first_outcomes(config: AdvisorConfig, bars: int) -> Outcomes | PanelOutcomes:
+    """The initial outcomes of the advisors of `config`, over T = `bars` bars: no rows scored."""
+    one, number = no_outcomes(config, bars), config.advisors
+    if number == 1:
+        return one
+    each = jax.tree.map(lambda x: jnp.broadcast_to(x, (number, *x.shape)), one)
     return PanelOutcomes(each, jnp.zeros((number, number, len(PAIR)), jnp.float32))
 
 

@@ -114,18 +114,13 @@ class Earlier:
         """The block `higher`: for each length, the last bars that were complete at the bar's
         close.
         """
-        lengths = [
-            minutes
+        seconds = self.bars.bar_seconds
+        tables = {
+            minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
             for minutes in self.chosen.higher
-            if 60 * minutes > self.bars.bar_seconds and 60 * minutes % self.bars.bar_seconds == 0
-        ]
-        return higher_block(
-            {
-                minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
-                for minutes in lengths
-            },
-            self._decimals,
-        )
+            if 60 * minutes > seconds and 60 * minutes % seconds == 0
+        }
+        return higher_block(tables, self._decimals)
 
     def completed(self, bar: int, period: int) -> list[tuple[int, int]]:
         """Rows [begin, end) of the last `higher_bars` periods that hold bars and had ended at the
@@ -285,6 +280,11 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
     return rose.astype(np.int8) - fell.astype(np.int8)
 
 
+def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
+    """int8[T]: `followed` at the decision bars of `sessions`, 0 elsewhere."""
+    return np.where(in_sessions(market, sessions), followed, 0).astype(followed.dtype)
+
+
 _WIDEST = 10**6 - 1  # answers per range in the longest text
 
 
@@ -348,11 +348,8 @@ class Record:
         said, followed = self._said[bars], self.followed[bars]
         scored, hits = (said != 0) & (followed != 0), (said != 0) & (said == followed)
         places = np.minimum((self._confidence[bars] * self.bins).astype(np.int64), self.bins - 1)
-        rates = [
-            (int(hits[places == each].sum()), int(scored[places == each].sum()))
-            for each in range(self.bins)
-        ]
-        last = bars[len(bars) - min(len(bars), self.shown) :]
+        rates = [np.bincount(places[kind], minlength=self.bins).tolist() for kind in (hits, scored)]
+        last = bars[max(0, len(bars) - self.shown) :]
         shown = [
             Scored(
                 local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
@@ -362,7 +359,7 @@ class Record:
             )
             for bar in last
         ]
-        return record_block(rates, shown, self.horizon)
+        return record_block(list(zip(*rates, strict=True)), shown, self.horizon)
 
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
@@ -462,7 +459,20 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
             f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars"
         )
     closes = market.bars.time + market.bars.bar_seconds
-    record = _record(market, config, closes) if "record" in template.blocks else None
+    record = None
+    if "record" in template.blocks:
+        parts, splits = np.full(len(closes), -1, np.int8), split_sessions(market, config.split)
+        for number, name in enumerate(name for name in splits if name != "all"):
+            parts[in_sessions(market, splits[name])] = number
+        record = Record(
+            followed_of(market, config),
+            parts,
+            closes,
+            config.advisor.horizon,
+            config.advisor.bins,
+            config.advisor.context.record,
+            market.contract.zone,
+        )
     book = QuestionBook(
         market.contract.symbol,
         template,
@@ -501,23 +511,6 @@ def _blocks(
         ),
     }
     return found | ({"record": record.text} if record else {})
-
-
-def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
-    """An empty record. Answers count within their own split."""
-    chosen, parts = config.advisor, np.full(len(closes), -1, np.int8)
-    splits = split_sessions(market, config.split)
-    for number, name in enumerate(name for name in splits if name != "all"):
-        parts[in_sessions(market, splits[name])] = number
-    return Record(
-        followed_of(market, config),
-        parts,
-        closes,
-        chosen.horizon,
-        chosen.bins,
-        chosen.context.record,
-        market.contract.zone,
-    )
 
 
 def check_columns(columns: Mapping[str, npt.ArrayLike]) -> None:

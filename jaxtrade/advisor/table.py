@@ -26,11 +26,12 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.data.bars import PRICES
-from jaxtrade.errors import DataError
+from jaxtrade.errors import DataError, JournalError
 from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.types import Array
 
 if TYPE_CHECKING:
+    from jaxtrade.advisor.host.journal import Recorded
     from jaxtrade.data.bars import Bars
     from jaxtrade.data.market import Market
 
@@ -178,6 +179,19 @@ def apart(
     """The inverse of `stacked`."""
     owner = found // bars
     return [(found[owner == i] - i * bars, rows[owner == i]) for i in range(members)]
+
+
+def journal_rows(path: Path, recorded: Recorded) -> tuple[np.ndarray, np.ndarray]:
+    """Bars int64[n] and rows float32[n, 6] of the journal at `path`, in the order in which they
+    became visible.
+
+    Raises JournalError where a row has another width.
+    """
+    rows = [row for delta in recorded.deltas for row in delta.rows]
+    if any(len(row) != WIDTH for row in rows):
+        raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
+    bars = [bar for delta in recorded.deltas for bar in delta.bars]
+    return np.array(bars, np.int64), np.array(rows, np.float32).reshape(-1, WIDTH)
 
 
 def session_starts(first: np.ndarray | Array, last: np.ndarray | Array, bars: int) -> np.ndarray:

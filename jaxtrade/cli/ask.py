@@ -8,6 +8,7 @@ import datetime
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtrade.advisor.compose import backend_of
 from jaxtrade.advisor.host.backends import calls_of
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.registry import is_slow, members_of
 from jaxtrade.advisor.host.replies import (
     FORMS,
@@ -24,18 +25,15 @@ from jaxtrade.advisor.host.replies import (
     is_unusable,
     printable,
     reason_of,
-    verdict_of,
 )
 from jaxtrade.advisor.host.replies import remedy as unusable_remedy
 from jaxtrade.advisor.host.types import (
     DIRECTIONS,
-    Advice,
+    PARSERS,
     Answer,
     Backend,
     Failure,
     Question,
-    parse_advice,
-    parse_pipe,
 )
 from jaxtrade.advisor.questions import (
     QuestionBook,
@@ -209,11 +207,10 @@ _TEXT = "  | "  # before each line of a prompt or an answer, which may look like
 
 
 class Reply(NamedTuple):
-    """One answer. used: what it spent; cost is None without prices. reason: of the advice, or "".
-    asked: False where a cap stopped the request."""
+    """One answer. cost: None without prices. reason: of the advice, or "". asked: False where a
+    cap stopped the request."""
 
     answer: Answer
-    used: Spend
     cost: float | None
     reason: str
     asked: bool = True
@@ -227,12 +224,8 @@ def ask(config: RunConfig, at: str | None, repeat: int, as_json: bool) -> int:
     DataError.
     """
     members = members_of(config)
-    for kind in (member.advisor.kind for member in members):
-        if why := _KEPT.get(kind.partition(":")[0]):
-            raise ConfigError(
-                f"advisor.kind = {kind}: {why}; to ask, give --advisor rules, mock:KIND, "
-                "recorded:FILE, ollama:NAME or the URL of a server"
-            )
+    for member in members:
+        _check_kind(member.advisor.kind)
     market = load_market(config)
     documents = [_document_of(with_model(member, say), market, at, repeat) for member in members]
     if as_json:
@@ -241,14 +234,22 @@ def ask(config: RunConfig, at: str | None, repeat: int, as_json: bool) -> int:
         )
     else:
         print("\n\n".join("\n".join(_lines(document)) for document in documents))
-    answers = [answer for document in documents for answer in document["answers"]]
-    return int(any(answer["advice"] is None for answer in answers))
+    return (
+        0
+        if all(
+            answer["advice"] is not None for document in documents for answer in document["answers"]
+        )
+        else 1
+    )
 
 
 def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int) -> dict[str, Any]:
     """Ask one advisor, and return all that is shown, as JSON values."""
-    book, labels = make_book(market, config), labels_of(market, config)
-    splits = split_sessions(market, config.split)
+    book, splits, labels = (
+        make_book(market, config),
+        split_sessions(market, config.split),
+        labels_of(market, config),
+    )
     inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
     scored = inside["train"] & labels.room  # what followed the usual bar can then be shown
     bar = bar_at(book, scored if (scored & book.askable).any() else inside["train"], at)
@@ -259,34 +260,13 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
     finally:
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
-    options, identity, answers = config.advisor.service, backend.identity(), []
-    for reply in replies:
-        answer, advice = reply.answer, reply.answer.advice
-        side, failure = side_of(advice), answer.failure
-        answers.append(
-            {
-                "raw": answer.raw,
-                "model": answer.model,
-                "advice": None
-                if advice is None
-                else {
-                    "direction": DIRECTIONS[side],
-                    "confidence": advice.confidence,
-                    "risk": advice.risk,
-                    "horizon_bars": advice.horizon,
-                    "reason": reply.reason,
-                },
-                "failure": failure and failure.value,
-                "detail": answer.detail,
-                "remedy": failure and remedy(answer, options, identity),
-                "asked": reply.asked,
-                "prompt_tokens": answer.prompt_tokens,
-                "completion_tokens": answer.completion_tokens,
-                "milliseconds": 1000 * answer.latency,
-                "cost": reply.cost,
-                "followed": explained(side, bar, labels) if advice and split == "train" else None,
-            }
-        )
+
+    def followed(reply: Reply) -> str | None:
+        """What followed the advice, which is told of training sessions alone."""
+        advice = reply.answer.advice
+        return explained(advice.direction, bar, labels) if advice and split == "train" else None
+
+    identity, options = backend.identity(), config.advisor.service
     return {
         "bar": question.bar,
         "symbol": question.symbol,
@@ -296,10 +276,23 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
         "model": config.advisor.options.get("model"),
         "template": question.prompt_version,
         "prompt": question.prompt,
-        "answers": answers,
+        "answers": [
+            {**_answer_of(reply, options, identity), "followed": followed(reply)}
+            for reply in replies
+        ],
         "served": is_slow(config.advisor.kind),
         "last_of_training": at is None,
     }
+
+
+def _check_kind(kind: str) -> None:
+    """Raises ConfigError for a kind that answers no question."""
+    head = kind.partition(":")[0]
+    if head in _KEPT:
+        raise ConfigError(
+            f"advisor.kind = {kind}: {_KEPT[head]}; to ask, give --advisor rules, mock:KIND, "
+            "recorded:FILE, ollama:NAME or the URL of a server"
+        )
 
 
 def ask_times(
@@ -315,33 +308,27 @@ def ask_times(
     if not is_slow(config.advisor.kind):
         return [_reply(backend, question, config, form) for _ in range(times)]
     options, replies = config.advisor.service, list[Reply]()
-    ledger = Ledger(options.ledger, Caps.of(options))
-    prices, calls = Prices.of(options), calls_of(backend)
     share = at_most(question.prompt, options)
-    reserved = Spend(*(calls * part for part in share))
+    reserved = Spend(*(calls_of(backend) * part for part in share))
     left, tries = times, times + len(FORMS)
-    try:
+    with closing(Ledger(options.ledger, Caps.of(options))) as ledger:
         while left and tries:
             tries -= 1
             if why := ledger.reserve(reserved):
-                stopped = Answer(
-                    None,
-                    Failure.STOPPED,
-                    f"not asked: {why}; one more request may need {reserved.tokens} tokens",
-                )
-                return [*replies, Reply(stopped, Spend(), 0.0, "", asked=False)]
+                why = f"not asked: {why}; one more request may need {reserved.tokens} tokens"
+                stopped = Answer(None, Failure.STOPPED, why)
+                return [*replies, Reply(stopped, 0.0, "", asked=False)]
             reply = _reply(backend, question, config, form)
-            spent = [_spent(part, share, prices) for part in reply.answer.parts or (reply.answer,)]
-            ledger.settle(reserved, Spend(*(sum(column) for column in zip(*spent, strict=True))))
+            spent = [
+                spend_of(part, share, options) for part in reply.answer.parts or (reply.answer,)
+            ]
+            ledger.settle(reserved, Spend(*map(sum, zip(*spent, strict=True))))
             if reply.answer.failure is Failure.UNSUPPORTED and tries:
-                say(
-                    f"note: {printable(reply.answer.detail)}"
-                )  # the backend's next request has the next weaker form
+                # The backend's next request has the next weaker form.
+                say(f"note: {printable(reply.answer.detail)}")
                 continue
             replies.append(reply)
             left -= 1
-    finally:
-        ledger.close()
     return replies
 
 
@@ -349,35 +336,12 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
     options, began = config.advisor.service, time.monotonic()
     answer = checked(backend.answer(question, began + options.deadline_s))
     answer = answer._replace(latency=answer.latency or time.monotonic() - began)
-    parsed = (parse_pipe if form == "pipe" else parse_advice)(answer.raw)
-    used = Spend(len(answer.parts) or 1, answer.prompt_tokens + answer.completion_tokens)
+    reason = PARSERS[form](answer.raw).reason
     if not is_slow(config.advisor.kind):
-        return Reply(answer, Spend(), 0.0, parsed.reason)
-    prices = Prices.of(options)
-    known = prices.known and used.tokens > 0
-    money = prices.cost(answer.prompt_tokens, answer.completion_tokens) / MICRO if known else None
-    return Reply(answer, used, money, parsed.reason)
-
-
-def _spent(answer: Answer, reserved: Spend, prices: Prices) -> Spend:
-    """What a request counts as: its reported usage; all that was reserved where the server may have
-    answered and reports none."""
-    if used := answer.prompt_tokens + answer.completion_tokens:
-        return Spend(1, used, prices.cost(answer.prompt_tokens, answer.completion_tokens))
-    return Spend(1) if verdict_of(answer).unbilled else reserved
-
-
-def side_of(advice: Advice | None) -> int:
-    """+1 for advice to buy, -1 to sell, 0 to hold, for no advice, and where two logits are equally
-    high.
-    """
-    if advice is None:
-        return 0
-    buys, sells = (
-        advice.buy > max(advice.hold, advice.sell),
-        advice.sell > max(advice.hold, advice.buy),
-    )
-    return int(buys) - int(sells)
+        return Reply(answer, 0.0, reason)
+    used = (answer.prompt_tokens, answer.completion_tokens)
+    known = any(used) and None not in (options.price_prompt, options.price_completion)
+    return Reply(answer, cost_of(options, *used) / MICRO if known else None, reason)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -400,6 +364,33 @@ def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str])
             return "raise the cap (advisor.service.max_*), or give another advisor.service.ledger"
         case _:
             return "see the server's own messages"
+
+
+def _answer_of(
+    reply: Reply, options: ServiceOptions, identity: Mapping[str, str]
+) -> dict[str, Any]:
+    """One answer as JSON values. identity: the backend's."""
+    answer, advice = reply.answer, reply.answer.advice
+    return {
+        "raw": answer.raw,
+        "model": answer.model,
+        "advice": advice
+        and {
+            "direction": DIRECTIONS[advice.direction],
+            "confidence": advice.confidence,
+            "risk": advice.risk,
+            "horizon_bars": advice.horizon,
+            "reason": reply.reason,
+        },
+        "failure": answer.failure and answer.failure.value,
+        "detail": answer.detail,
+        "remedy": answer.failure and remedy(answer, options, identity),
+        "asked": reply.asked,
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+        "milliseconds": 1000 * answer.latency,
+        "cost": reply.cost,
+    }
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

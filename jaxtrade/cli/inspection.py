@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,15 @@ from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER
 from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
 from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
-from jaxtrade.advisor.host.types import DIRECTIONS, parse_advice, parse_pipe
+from jaxtrade.advisor.host.types import DIRECTIONS, PARSERS
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
-from jaxtrade.advisor.table import WIDTH, directions, load_table, market_entries, read_snapshot
+from jaxtrade.advisor.table import (
+    directions,
+    journal_rows,
+    load_table,
+    market_entries,
+    read_snapshot,
+)
 from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table
 from jaxtrade.cli.shared import say
@@ -99,25 +106,12 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
     }
 
 
-def _read(journal: Path) -> Recorded:
-    """A journal whose rows are those of this version. Raises JournalError."""
-    recorded = read_journal(journal)
-    if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
-        raise JournalError(
-            f"{journal}: rows are not {WIDTH} wide; it is no journal of this version"
-        )
-    return recorded
-
-
 def journal_report(path: Path) -> dict[str, Any]:
     """The report on a journal as JSON values."""
-    recorded = _read(path)
-    bars = np.array([bar for delta in recorded.deltas for bar in delta.bars], np.int64)
-    rows = np.array([row for delta in recorded.deltas for row in delta.rows], np.float32).reshape(
-        -1, WIDTH
-    )
-    if (size := recorded.header.get(ROWS_EACH)) is not None:
-        bars = bars % size  # of a panel's members
+    recorded = read_journal(path)
+    bars, rows = journal_rows(path, recorded)
+    if ROWS_EACH in recorded.header:
+        bars %= recorded.header[ROWS_EACH]  # of a panel's members
     updates = [delta.update for delta in recorded.deltas]
     return {
         "path": str(path),
@@ -142,39 +136,33 @@ def described(
             direction, on bars where one direction was right) and `hits` (the scored advice that was
             right).
     """
-    side = directions(rows)
-    confidence = rows[:, 3].astype(np.float64)
-    at = np.clip((confidence * bins).astype(int), 0, bins - 1)
-    counted: dict[str, Any] = {"rows": slice(None)}
+    side, values = directions(rows), rows[:, 3:].T.astype(np.float64)
+    counted = {"rows": np.ones(len(bars), bool)}
     if followed is not None:
         came = followed[bars]
         scored = (side != 0) & (came != 0)
         counted |= {"scored": scored, "hits": scored & (side == came)}
-    counts = {
-        name: np.bincount(at[which], minlength=bins).tolist() for name, which in counted.items()
-    }
-    ranges = [
-        {"from": i / bins, "to": (i + 1) / bins} | {name: each[i] for name, each in counts.items()}
-        for i in range(bins)
-    ]
-    spread = {
-        name: {
-            "least": float(values.min()),
-            "mean": float(values.mean()),
-            "most": float(values.max()),
-        }
-        for name, values in (
-            ("confidence", confidence),
-            ("risk", rows[:, 4].astype(np.float64)),
-            ("horizon", rows[:, 5].astype(np.float64)),
-        )
-        if len(values)
+    at = np.clip((values[0] * bins).astype(int), 0, bins - 1)
+    by_range = {
+        name: np.bincount(at[each], minlength=bins).tolist() for name, each in counted.items()
     }
     return {
         "rows": len(bars),
         "bars": len(np.unique(bars)),
-        "spread": spread,
-        "ranges": ranges,
+        "spread": {
+            name: {
+                "least": float(found.min()),
+                "mean": float(found.mean()),
+                "most": float(found.max()),
+            }
+            for name, found in zip(("confidence", "risk", "horizon"), values, strict=True)
+            if len(found)
+        },
+        "ranges": [
+            {"from": i / bins, "to": (i + 1) / bins}
+            | {name: found[i] for name, found in by_range.items()}
+            for i in range(bins)
+        ],
         "directions": {
             name: int((side == sign).sum())
             for name, sign in (("buy", 1), ("sell", -1), ("hold", 0))
@@ -183,12 +171,9 @@ def described(
 
 
 def _spent(path: Path) -> dict[str, Any]:
-    ledger = Ledger(path, Caps())
-    try:
+    with closing(Ledger(path, Caps())) as ledger:
         spend = ledger.spent()
-    finally:
-        ledger.close()
-    return {"calls": spend.calls, "tokens": spend.tokens, "cost": spend.cost / MICRO}
+    return spend._asdict() | {"cost": spend.cost / MICRO}
 
 
 _HEAD = ("confidence", "rows", "scored", "hit rate")
@@ -273,7 +258,8 @@ def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
         instead of its own.
     Raises ConfigError (no run, or none with a journal), DataError (its bars), JournalError.
     """
-    recorded = _read(_journal_of(path))
+    journal = _journal_of(path)
+    recorded = read_journal(journal)
     for note in recorded.notes:
         say(f"note: {note}")
     rows = rows_of(path, recorded, data)
@@ -322,26 +308,26 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
     training = in_sessions(market, setup.splits["train"])
     size, names = len(market.bars), [member.kind for member in config.advisor.panel] or [""]
     reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
+    places, values = journal_rows(path / JOURNAL, recorded)
+    updates = [delta.update for delta in recorded.deltas for _ in delta.bars]
+    sides, confidences = directions(values).tolist(), values[:, 3].tolist()
     rows = []
-    for delta in recorded.deltas:
-        values = np.array(delta.rows, np.float32).reshape(len(delta.bars), WIDTH)
-        for at, side, confidence in zip(
-            delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True
-        ):
-            number, bar = divmod(at, size)
-            followed = outcome(side, bar, labels) if training[bar] else UNSCORED
-            rows.append(
-                Row(
-                    stamp(int(book.closes[bar]), book.zone),
-                    bar,
-                    delta.update,
-                    DIRECTIONS[side],
-                    round(confidence, 6),
-                    followed,
-                    reasons[number].get(bar, ""),
-                    names[number],
-                )
+    for at, update, side, confidence in zip(
+        places.tolist(), updates, sides, confidences, strict=True
+    ):
+        number, bar = divmod(at, size)
+        rows.append(
+            Row(
+                stamp(int(book.closes[bar]), book.zone),
+                bar,
+                update,
+                DIRECTIONS[side],
+                round(confidence, 6),
+                outcome(side, bar, labels) if training[bar] else UNSCORED,
+                reasons[number].get(bar, ""),
+                names[number],
             )
+        )
     return rows
 
 
@@ -377,7 +363,7 @@ def _reasons(
     except StorageError as error:
         say(f"note: {error}; reasons are left out")
         return {}
-    parse = parse_pipe if book.template.answer == "pipe" else parse_advice
+    parse = PARSERS[book.template.answer]
     return {keys[key]: printable(parse(text).reason).strip() for key, text in texts.items()}
 
 
@@ -504,18 +490,14 @@ def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
             ]
             for run in (one, other)
         ]
-        yield from (
-            f"{name}, line {number}: {a!r} and {b!r}"
-            for number, (a, b) in enumerate(zip_longest(*lines, fillvalue=""), 1)
-            if a != b
-        )
+        for number, (a, b) in enumerate(zip_longest(*lines, fillvalue=""), 1):
+            if a != b:
+                yield f"{name}, line {number}: {a!r} and {b!r}"
 
 
 def _json_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
-    documents = [json.loads((run / name).read_text(encoding="utf-8")) for run in (one, other)]
-    yield from (
-        f"{name}, {key}: {a!r} and {b!r}" for key, a, b in _unequal(documents[0], documents[1], "")
-    )
+    first, second = (json.loads((run / name).read_text(encoding="utf-8")) for run in (one, other))
+    yield from (f"{name}, {key}: {a!r} and {b!r}" for key, a, b in _unequal(first, second, ""))
 
 
 def _unequal(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:

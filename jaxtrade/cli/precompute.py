@@ -12,7 +12,6 @@ import platform
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +75,9 @@ def precompute(config: RunConfig, args: Namespace) -> int:
     market = load_market(config)
     book = make_book(market, config)
     bars = chosen_bars(market, book, config, args)
-    config = _with_files(config, args.out)
+    # Cache and ledger lie beside the snapshot, if the configuration names none.
+    files = (args.out.with_suffix(".cache.sqlite"), args.out.with_suffix(".ledger.sqlite"))
+    config = config.replaced(advisor={"service": service_options(config.advisor, *files)})
     backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
@@ -117,14 +118,6 @@ def chosen_bars(
             "hold sessions out (split.test_sessions, split.validation_sessions)"
         )
     return bars
-
-
-def _with_files(config: RunConfig, out: Path) -> RunConfig:
-    """The configuration with cache and ledger beside the snapshot, if it names none."""
-    service = service_options(
-        config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite")
-    )
-    return config.replaced(advisor={"service": service})
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------

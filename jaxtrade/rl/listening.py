@@ -40,8 +40,9 @@ has probability 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -56,11 +57,10 @@ from jaxtrade.advisor.outcomes import (
     PanelOutcomes,
     bin_of,
     correlation,
+    first_outcomes,
     hit_rate,
     independent,
     log_odds,
-    no_outcomes,
-    no_panel_outcomes,
     panel_scored,
     scored,
     together,
@@ -72,7 +72,6 @@ from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral
-from jaxtrade.training.hooks import Change
 from jaxtrade.types import Array, Learner, PyTree, Transition
 
 GATE = "gate"  # key of the gate's parameters in the policy's parameters
@@ -219,20 +218,14 @@ class Fusion:
     def trust(self, outcomes: Outcomes | PanelOutcomes) -> Trust:
         """The trust that the policy uses until the next update."""
         chosen = self.config
-
-        def one(each: Outcomes) -> Array:
-            return log_odds(each, chosen.prior, chosen.abstain, chosen.cap)
-
+        one = partial(log_odds, prior=chosen.prior, abstain=chosen.abstain, cap=chosen.cap)
         if isinstance(outcomes, PanelOutcomes):
             return Trust(jax.vmap(one)(outcomes.each), correlation(outcomes.pairs, chosen.prior))
         return Trust(one(outcomes))
 
     def no_trust(self) -> Trust:
         """The trust before any advice was scored: the structure of `Policy.fusion`."""
-        chosen = self.config
-        return self.trust(
-            no_panel_outcomes(chosen, 1) if chosen.advisors > 1 else no_outcomes(chosen, 1)
-        )
+        return self.trust(first_outcomes(self.config, 1))
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
         """The advice terms of `ref`, which `fuse` needs.
@@ -449,13 +442,12 @@ def start_advice(
     """The state before the first update. Advice that is already in the table is not scored."""
     askable = jnp.asarray(askable)
     bars = askable.shape[0]
-    outcomes = no_panel_outcomes(config, bars) if config.advisors > 1 else no_outcomes(config, bars)
     return AdviceState(
         view,
         jnp.asarray(followed, jnp.int8),
         askable,
         jnp.zeros(bars, jnp.float32),
-        outcomes,
+        first_outcomes(config, bars),
         jnp.float32(config.memory),
     )
 
@@ -520,23 +512,16 @@ def with_advice(
 # update does both.
 
 
+@dataclass(frozen=True, eq=False)
 class AdviceExchange:
-    """A `training.hooks.Exchange` and a `training.hooks.StatefulHook`. Its memory is that of the
-    bridge.
-
-    start: advice state of a new run, over T bars. updates: number of updates in a chunk
-        (`train.chunk_updates`).
+    """A `training.hooks.Exchange`. start: advice state of a new run, over T bars. updates: number
+    of updates in a chunk (`train.chunk_updates`).
     """
 
-    def __init__(
-        self, config: AdvisorConfig, start: AdviceState, bridge: Bridge, updates: int = 1
-    ) -> None:
-        self.config, self.start, self.bridge, self.updates = config, start, bridge, updates
-        self._bars = start.want.shape[0]
-
-    @property
-    def name(self) -> str:
-        return self.bridge.name
+    config: AdvisorConfig
+    start: AdviceState
+    bridge: Bridge
+    updates: int = 1
 
     @property
     def inside(self) -> bool:
@@ -550,10 +535,10 @@ class AdviceExchange:
         Between chunks: `demand` for each of the chunk's updates, but at most what the service's
         queue holds, which would drop the rest.
         """
-        chosen = self.config
+        chosen, bars = self.config, self.start.want.shape[0]
         if self.inside or chosen.demand_per == "chunk":
-            return min(chosen.demand, self._bars)
-        return min(chosen.demand * self.updates, self._bars, chosen.service.queue_size)
+            return min(chosen.demand, bars)
+        return min(chosen.demand * self.updates, bars, chosen.service.queue_size)
 
     def wrap(self, algorithm: Learner) -> Learner:
         ask = exchange(self.bridge) if self.inside else None
@@ -569,24 +554,9 @@ class AdviceExchange:
         if self.inside:
             return None
         deltas = [self.bridge.delta(update + i) for i in range(updates)]
-        return Delta(
-            np.stack([delta.bars for delta in deltas]),
-            np.stack([delta.rows for delta in deltas]),
-            np.stack([delta.version for delta in deltas]),
-        )
+        return jax.tree.map(lambda *parts: np.stack(parts), *deltas)
 
     def receive(self, update: int, news: PyTree) -> None:
         del update
         if not self.inside:
             self.bridge.wanted(*news)
-
-    def __call__(self, state: PyTree, update: int) -> Change:
-        """Changes nothing. Raises JournalError if a replay differs from the recorded run."""
-        self.bridge.check()
-        return Change()
-
-    def memory(self) -> dict[str, Any]:
-        return self.bridge.memory()
-
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        self.bridge.recall(memory)

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.bridge import Bridge, settle
+from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import (
     HEADER,
     ROWS_EACH,
@@ -32,6 +32,7 @@ from jaxtrade.advisor.host.journal import (
     is_ended,
     read_journal,
 )
+from jaxtrade.advisor.host.paid import Spend
 from jaxtrade.advisor.host.registry import (
     PANEL,
     identity_of_members,
@@ -40,9 +41,9 @@ from jaxtrade.advisor.host.registry import (
     snapshots_of,
 )
 from jaxtrade.advisor.host.replies import unusable_lines
-from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource, Replayed
+from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource
 from jaxtrade.advisor.host.types import Advice, Backend
-from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
+from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book, only
 from jaxtrade.advisor.table import (
     AdviceTable,
     AdviceView,
@@ -68,6 +69,7 @@ from jaxtrade.types import SessionSet, SessionTable
 # Python switches threads every 5 ms by default. The training thread would wait that long for the
 # interpreter while the advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
+_MOST_BARS = 4000  # bars whose prompts an offer measures; the rest of a larger market is like them
 SNAPSHOT = (
     2**30
 )  # versions of rows of a panel's snapshots begin here, above all that live rows may reach
@@ -108,7 +110,7 @@ def first_advice(
         DataError: the snapshot is damaged or belongs to other bars.
     """
     chosen, size = config.advisor, len(market.bars)
-    followed = advising.only(followed_of(market, config), market, train)
+    followed = only(followed_of(market, config), market, train)
     view = view_of(chosen, market.data.sessions, empty_table(size * chosen.advisors), True)
     start = start_advice(view, followed, askable, chosen)
     for number, file in snapshots_of(config).items():
@@ -204,7 +206,6 @@ class TrainingAdvisor:
             history = _recorded(config, market)
             for note in history.notes:
                 tell(note)
-            source = Replayed(history)
         elif asked:
             identity = identity_of_members([each.backend.identity() for each in asked])
             header = advising.journal_header(config, asked[0].book, identity, path.name) | {
@@ -238,33 +239,36 @@ class TrainingAdvisor:
         return PanelSource(sources, names, size, recorded) if len(sources) > 1 else sources[0]
 
     def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, tell: Tell) -> None:
-        """Offer to ask a server beforehand, unless the cache of its answers exists already. Not for
-        a panel, whose members are asked beforehand one by one."""
+        """Offer to ask a server about all bars beforehand: tell its largest cost and the commands,
+        unless the cache of its answers exists already. Not for a panel, whose members are asked
+        beforehand one by one.
+
+        askable: bool[T], the bars that training may ask about.
+        """
         if self._config.advisor.kind == PANEL:
             return
         chosen, file = self._config.advisor, str(self._path / "config.yaml")
         options = advising.service_options(chosen, self._path / advising.CACHE)
         if not is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
             return
-        table = str(self._path / "advice_table.npz")
-        ask = [
-            *program(),
-            "advise",
-            "precompute",
-            file,
-            "--out",
-            table,
-            *(["--yes"] if options.priced else []),
-        ]
-        advising.offer(
-            asked[0].backend,
-            asked[0].book,
-            askable,
-            options,
-            quoted(ask),
-            quoted([*program(), "train", file, "--advisor", f"table:{table}"]),
-            tell,
+        book, table = asked[0].book, str(self._path / "advice_table.npz")
+        ask = [*program(), "advise", "precompute", file, "--out", table]
+        ask += ["--yes"] if options.priced else []
+        train = [*program(), "train", file, "--advisor", f"table:{table}"]
+        bars = np.flatnonzero(book.askable)
+        step = -(-len(bars) // _MOST_BARS)
+        plan = advising.make_plan(asked[0].backend, book, bars[::step], options, tell)
+        scale = len(bars) / plan.bars
+        most = Spend(*(round(scale * part) for part in plan.most))
+        about = "about " if step > 1 else ""
+        tell(
+            f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
+            f"split has {int(askable.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
+            f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
+            f"{advising.cost_text(most, options)}:"
         )
+        tell(f"      {quoted(ask)}")
+        tell(f"      {quoted(train)}")
 
     def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
         """A new journal, or the one that an earlier process of this run began, with what it
@@ -300,7 +304,7 @@ class TrainingAdvisor:
 
         Those of a replay hold the recorded run's as `recorded`.
         """
-        settle(self.bridge)
+        self.bridge.settle()
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
         chosen, journal = self._config.advisor, self._path / advising.JOURNAL
@@ -311,10 +315,10 @@ class TrainingAdvisor:
         }
         if journal.is_file():
             figures["journal_ended"] = is_ended(journal)
-        if chosen.kind.startswith("replay:") and (
-            recorded := recorded_figures(_journal_of(self._config))
-        ):
-            figures["recorded"] = recorded
+        if chosen.kind.startswith("replay:") and self._history:
+            figures["recorded_deltas"] = len(self._history.deltas)
+            if recorded := recorded_figures(_journal_of(self._config)):
+                figures["recorded"] = recorded
         rundir.write_json(self._path / FIGURES, figures)
         return figures
 
@@ -349,8 +353,7 @@ def _remember(asked: _Asked, history: Recorded | None, size: int) -> None:
         for row_of_table, row in zip(delta.bars, delta.rows, strict=True):
             number, bar = divmod(row_of_table, size)
             if number == asked.number:
-                hold, buy, sell, confidence, risk, horizon = row
-                asked.book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
+                asked.book.heard(bar, Advice._make((*row[:-1], int(row[-1]))))
 
 
 def figure_lines(

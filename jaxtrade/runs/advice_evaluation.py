@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.compose import JOURNAL, only, table_reads_future
+from jaxtrade.advisor.compose import JOURNAL, table_reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.openai import server_of
 from jaxtrade.advisor.host.policy import PAUSED, Use
@@ -27,14 +27,14 @@ from jaxtrade.advisor.host.registry import (
     snapshots_of,
 )
 from jaxtrade.advisor.host.types import LOGGED
-from jaxtrade.advisor.questions import followed_of, make_book
+from jaxtrade.advisor.questions import followed_of, make_book, only
 from jaxtrade.advisor.table import (
-    COLUMNS,
     WIDTH,
     AdviceView,
     Snapshot,
     apart,
     directions,
+    journal_rows,
     load_table,
     market_entries,
     save_table,
@@ -53,7 +53,7 @@ from jaxtrade.types import SessionSet
 
 FOLDER = "advice"  # in a run's folder
 MISSING = "missing"  # in a snapshot's manifest: how many of the bars that were asked about had no answer in time
-_NOTHING = Snapshot(np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32), {})
+_NOTHING = Snapshot(np.zeros(0, np.int32), np.zeros((0, WIDTH), np.float32), {})
 
 
 class Shown(NamedTuple):
@@ -336,13 +336,8 @@ def visible_rows(
     chosen = config.advisor
     head, _, rest = chosen.kind.partition(":")
     journal = Path(rest) if head == "replay" else path / JOURNAL
-    deltas = read_journal(journal).deltas if journal.is_file() else ()
-    found = apart(
-        np.array([bar for delta in deltas for bar in delta.bars], np.int64),
-        np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH),
-        len(market.bars),
-        chosen.advisors,
-    )
+    written = journal_rows(journal, read_journal(journal)) if journal.is_file() else _NOTHING[:2]
+    found = apart(*written, len(market.bars), chosen.advisors)
     snapshots = snapshots_of(config)
     for number, file in snapshots.items():
         snapshot = load_table(file, market)

@@ -398,7 +398,7 @@ def advisor_of(job: Job) -> TrainingAdvisor | None:
     advisor = TrainingAdvisor(
         job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell
     )
-    advisor.recall(job.beginning.memory(advisor.exchange.name))
+    advisor.recall(job.beginning.memory(advisor.bridge.name))
     return advisor
 
 
@@ -424,7 +424,7 @@ class Hooks:
                 self.controller,
                 self.evolution if self.evolution and self.evolution.every else None,
                 job.wall_clock,
-                self.advisor and self.advisor.exchange,
+                self.advisor and self.advisor.bridge,
             )
             if hook is not None
         ]

@@ -18,7 +18,8 @@ from jaxtrade.ablation.matrix import (
     second_answers,
 )
 from jaxtrade.ablation.tables import Answers, KindTable, make_tables
-from jaxtrade.advisor.compose import only, table_of
+from jaxtrade.advisor.compose import table_of
+from jaxtrade.advisor.questions import only
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.evaluation.backtest import backtest

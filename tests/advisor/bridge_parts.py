@@ -4,6 +4,7 @@ from collections import deque
 
 import numpy as np
 
+from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import Journal, row_text
 from jaxtrade.advisor.host.service import AdviceRow, AdviceSource
 
@@ -30,7 +31,7 @@ class HandSource(AdviceSource):
         self.wants = []
         self.stops = 0
 
-    def take(self, update, deltas, most):
+    def take(self, deltas, most):
         return [self.rows.popleft() for _ in range(min(most, len(self.rows)))]
 
     def want(self, wants):
@@ -65,6 +66,14 @@ class HandService:
 
     def bars(self):
         return [[asked.bar for asked, _ in batch] for batch in self.batches]
+
+
+def replaying(recorded, bars=T, rows=M, **more):
+    """A bridge that shows a recording again from its start."""
+    bridge = Bridge(AdviceSource(), bars, rows, history=recorded, **more)
+    start = {"deltas": 0, "sha256": recorded.digests[0], "until": -1, "in_flight": []}
+    bridge.recall(start)
+    return bridge
 
 
 class FullDisk:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.bridge import Bridge, exchange, settle
+from jaxtrade.advisor.bridge import Bridge, exchange
 from jaxtrade.advisor.table import demand, empty_table, received
 from tests.advisor.bridge_parts import HandSource, row
 
@@ -66,7 +66,7 @@ def run(calls, raises):
     carry = (empty_table(BARS), jnp.int32(0), jnp.eye(128) * 0.5)
     for _ in range(calls // CHUNK):
         carry, _ = chunk(carry)
-    settle(bridge)
+    bridge.settle()
     table = carry[0]
     held = np.flatnonzero(np.asarray(table.version))
     last = {

@@ -180,7 +180,7 @@ def test_memory_is_bounded(monkeypatch):
     for number in range(25):
         cache.put(f"{number}", question(number), good(raw="x" * 1000))
     assert [bool(cache.get(key)) for key in ("24", "14")] == [True, False]
-    assert [row.raw for row in cache._pending.values()] == [""] * 10
+    assert cache._pending.execute("SELECT raw FROM answers").fetchall() == [("",)] * 10
 
 
 # --- several processes -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxtrade.advisor.bridge import MOST_BYTES, Bridge, exchange, settle
+from jaxtrade.advisor.bridge import MOST_BYTES, Bridge, exchange
 from jaxtrade.advisor.host.service import AdviceSource
 from jaxtrade.errors import ConfigError
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
@@ -77,7 +77,7 @@ def test_a_delta_reaches_the_program():
     assert plain(got) == (1, {7: [*row(7, 0.5).values]})
     assert source.wants == [[(3, 1.0)]]
     assert plain(ask(jnp.int32(1), jnp.array([3, 4], jnp.int32), jnp.zeros(2))) == (0, {})
-    settle(bridge)
+    bridge.settle()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
@@ -126,6 +126,6 @@ def test_settling_never_raises(monkeypatch):
         raise jax.errors.JaxRuntimeError("of the test")
 
     monkeypatch.setattr(jax, "effects_barrier", broken)
-    settle(bridge)
+    bridge.settle()
     assert bridge.statistics()["contained"] == {"effects_barrier JaxRuntimeError": 1}
     assert len(reported) == 1

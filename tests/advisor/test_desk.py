@@ -67,7 +67,7 @@ class Office:
 
     def asked(self):
         """Bars under way."""
-        return [job.question.bar for job in self.pool.jobs]
+        return [job.entry.question.bar for job in self.pool.jobs]
 
     def state(self, bar):
         return self.desk.queue.state(Key(bar, "v1"))
@@ -374,7 +374,7 @@ class Trial:
             office.pool.hang()
         elif what == "answer" and office.pool.jobs:
             answer = ANSWERS[value]
-            self.paid[office.pool.jobs[0].question.bar] += answer.advice is not None
+            self.paid[office.pool.jobs[0].entry.question.bar] += answer.advice is not None
             office.desk.finished(office.pool.result(answer))
         office.turn()
         self.check()

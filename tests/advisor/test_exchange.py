@@ -5,25 +5,28 @@ versions did.
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jaxtrade.advisor.bridge import MOST_BYTES, Bridge
 from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.host.service import Replayed
-from jaxtrade.advisor.table import Delta
+from jaxtrade.advisor.table import Delta, empty_table, make_view
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.listening import AdviceExchange
+from jaxtrade.rl.listening import AdviceExchange, start_advice
 from jaxtrade.runs import rundir
-from tests.advisor.bridge_parts import HandSource, M, T, plain, row
-from tests.advisor.hooked import hook_of
+from tests.advisor.bridge_parts import HandSource, M, T, plain, replaying, row
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_advised_0_1_0"  # made by dda6ca3
 
 
 def exchange_of(bridge, updates, **keys):
     config = AdvisorConfig.model_validate({"kind": "none", **keys})
-    return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
+    nothing = np.zeros(bridge.bars, np.int8)
+    view = make_view(empty_table(bridge.bars), nothing.astype(np.int32))
+    settings = AdvisorConfig(kind="none", bins=1, memory=10)
+    start = start_advice(view, nothing, nothing.astype(bool), settings)
+    return AdviceExchange(config, start, bridge, updates)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +70,14 @@ def test_answers_come_in_at_each_update_of_a_chunk():
 @pytest.mark.slow
 def test_the_journal_of_an_earlier_version_comes_in_as_it_was_recorded():
     recorded = read_journal(OLD / "advice.jsonl")
-    exchange = exchange_of(Bridge(Replayed(recorded), 10_000, 256), 2)
+    exchange = exchange_of(replaying(recorded, 10_000, 256), 2)
     seen = {}
     for update in range(0, 16, 2):
         found = exchange.inputs(update, 2)
         assert not found.version[1]  # it recorded nothing within a chunk
         if found.version[0]:
             seen[update] = set(found.bars[0][found.bars[0] < 10_000].tolist())
-    exchange.bridge.check()
+    exchange.bridge(None, 16)
     assert seen == {delta.update: set(delta.bars) for delta in recorded.deltas}
     assert seen
 

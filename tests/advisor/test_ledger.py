@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jaxtrade.advisor.host.paid import Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import Caps, Ledger, Spend, at_most, cost_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
@@ -64,9 +64,10 @@ def test_a_full_disk_refuses_and_books_nothing(tmp_path):
 
 
 def test_prices_are_per_million_and_rounded_up():
-    assert Prices(0.15, 0.6).cost(1000, 100) == 210  # 0.00015 + 0.00006
-    assert Prices(0.15, 0.6).cost(1, 0) == 1
-    assert Prices().cost(10**6, 10**6) == 0
+    priced = ServiceOptions(price_prompt=0.15, price_completion=0.6)
+    assert cost_of(priced, 1000, 100) == 210  # 0.00015 + 0.00006
+    assert cost_of(priced, 1, 0) == 1
+    assert cost_of(ServiceOptions(), 10**6, 10**6) == 0
 
 
 def test_the_most_that_a_call_can_cost_is_counted_in_bytes():

@@ -96,7 +96,7 @@ def test_a_column_that_peeks_is_found(template, tmp_path, monkeypatch):
 @of("window", "own")
 def test_an_item_stamped_one_second_after_the_close_is_found(template, tmp_path, monkeypatch):
     def late(feed, close, delay):
-        return bisect_right(feed.times, close + 1 - delay)
+        return bisect_right(feed.items, close + 1 - delay, key=lambda item: item.time)
 
     monkeypatch.setattr(blocks, "known_before", late)
     assert leaks(tmp_path, world_at(BAR), BAR, template) == NEWS

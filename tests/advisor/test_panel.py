@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.advisor.outcomes import (
     correlation,
-    no_panel_outcomes,
+    first_outcomes,
     of_advisor,
     panel_scored,
     together,
@@ -66,7 +66,7 @@ def scored_all(
     after the other.
     """
     number, bars = advised.shape
-    table, outcomes = empty_table(number * bars), no_panel_outcomes(config, bars)
+    table, outcomes = empty_table(number * bars), first_outcomes(config, bars)
 
     @jax.jit
     def step(table, outcomes, delta):
@@ -136,7 +136,7 @@ def test_the_correlation_of_errors_by_hand_in_any_order(seed):
 
 @pytest.mark.slow
 def test_advisors_without_common_outcomes_count_as_one_and_a_negative_correlation_as_none():
-    nothing = no_panel_outcomes(config_of(3), 60)
+    nothing = first_outcomes(config_of(3), 60)
     np.testing.assert_array_equal(correlation(nothing.pairs, 10.0), np.ones((3, 3)))
     advised = np.ones((2, 60), int)
     advised[0, ::2], advised[1, 1::2] = -1, -1

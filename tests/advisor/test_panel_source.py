@@ -41,19 +41,19 @@ def test_an_earlier_process_s_rows_are_not_asked_for_again():
 @pytest.mark.parametrize("deltas", [0, 1, 2])
 def test_a_member_with_many_answers_leaves_room_for_the_others(deltas):
     source = panel_of([Given(*range(50)), Given(*range(50)), Given(7)])
-    found = source.take(0, deltas, 12)
+    found = source.take(deltas, 12)
     by_member = np.bincount([row.bar // BARS for row in found], minlength=3)
     assert by_member[2] == 1
     assert by_member[:2].min() >= 4
     assert len(found) <= 12
-    assert len(source.take(1, 1, 12)) == 12  # what one leaves, the others use
+    assert len(source.take(1, 12)) == 12  # what one leaves, the others use
 
 
 def test_every_member_is_asked_until_it_has_answered():
     members = [Given(3), Given()]
     source = panel_of(members)
     source.want([(3, 1.0), (4, 2.0)])
-    source.take(0, 0, 8)
+    source.take(0, 8)
     source.want([(3, 1.0), (4, 2.0)])
     assert [member.wanted() for member in members] == [[[3, 4], [4]], [[3, 4], [3, 4]]]
     assert sorted(bar for bar, _ in source.in_flight()) == [3, 4]

@@ -21,7 +21,7 @@ def balance(queue):
 def ready(queue, now=NOW):
     """The next question, everything being looked up."""
     for entry in queue.to_look_up(100):
-        queue.looked_up(entry)
+        entry.looked_up = True
     entry = queue.next(now)
     assert entry is not None
     return entry

@@ -87,8 +87,8 @@ def test_no_text_closes_its_quotation(texts):
         Event.model_construct(time=when, name=name, importance="high", actual=value)
         for when, (name, value) in pairs
     )
-    shown = news_block(Feed(news, times, ""), "ES", 100.0, "UTC", chosen)
-    planned = events_block(Feed(events, times, ""), 100.0, "UTC", chosen)
+    shown = news_block(Feed(news, ""), "ES", 100.0, "UTC", chosen)
+    planned = events_block(Feed(events, ""), 100.0, "UTC", chosen)
     for found, keys in (
         (items_of(shown, "NEWS"), {"time", "source", "text"}),
         (items_of(planned, "EVENTS"), {"time", "name", "value"}),

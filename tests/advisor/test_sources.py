@@ -10,12 +10,12 @@ import pytest
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.mocks import Random
-from jaxtrade.advisor.host.service import AdviceService, Live, Replayed
+from jaxtrade.advisor.host.service import AdviceService, Live
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
-from tests.advisor.bridge_parts import HandService, bytes_of, journal, plain
+from tests.advisor.bridge_parts import HandService, bytes_of, journal, plain, replaying
 from tests.advisor.service_parts import ADVICE, question, until
 from tests.messages import missing
 
@@ -39,10 +39,10 @@ def test_answers_become_rows_of_float32(lives):
     live = lives(service)
     service.ready.append((5, ADVICE._replace(confidence=0.1)))
     assert until(lambda: live.statistics()["rows_waiting"] == 1)
-    (row,) = live.take(0, 0, 4)
+    (row,) = live.take(0, 4)
     assert row.bar == 5
     assert row.values == struct.unpack("6f", struct.pack("6f", 0.1, 1.5, -0.5, 0.1, 0.25, 30))
-    assert live.take(0, 0, 4) == []
+    assert live.take(0, 4) == []
 
 
 def test_answers_are_heard_as_they_become_rows(lives):
@@ -61,7 +61,7 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives):
     for bar, confidence in [(1, 0.1), (1, 0.2), (2, 0.3), (1, 0.4), (3, 0.5), (2, 0.6)]:
         service.ready.append((bar, ADVICE._replace(confidence=confidence)))
     assert until(lambda: live.statistics()["rows_waiting"] == 6)
-    found = [[(row.bar, round(row.values[3], 1)) for row in live.take(0, 0, 3)] for _ in range(4)]
+    found = [[(row.bar, round(row.values[3], 1)) for row in live.take(0, 3)] for _ in range(4)]
     assert found == [[(1, 0.1), (2, 0.3), (3, 0.5)], [(1, 0.2), (2, 0.6)], [(1, 0.4)], []]
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_float32_is_left_out(lives, number):
     service.ready.extend(enumerate([wrong[0], ADVICE, wrong[1]]))
     assert until(lambda: live.statistics()["rows_refused"] == 2)
     assert until(lambda: live.statistics()["rows_waiting"] == 1)
-    assert [row.bar for row in live.take(0, 0, 4)] == [1]
+    assert [row.bar for row in live.take(0, 4)] == [1]
     assert len(reported) == 1
 
 
@@ -86,7 +86,7 @@ def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives):
     assert len(service.ready) == 15
     got = []
     while len(got) < 25:
-        got += [row.bar for row in live.take(0, 0, 4)]
+        got += [row.bar for row in live.take(0, 4)]
     assert got == list(range(25))
 
 
@@ -121,7 +121,7 @@ def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch):
     assert live.in_flight() == [(3, 1.0), (1, 9.0), (4, 1.0)]  # the latest
     service.ready.append((1, ADVICE))
     assert until(lambda: live.statistics()["rows_waiting"] == 1)
-    live.take(0, 0, 4)
+    live.take(0, 4)
     assert live.in_flight() == [(3, 1.0), (4, 1.0)]
 
 
@@ -201,7 +201,7 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     assert (counts["rows_lost"], counts["rows_refused"], counts["contained"]) == (0, 0, {})
     assert imbalance(counts) == 0
     assert counts["queries_per_update"] == pytest.approx(T / len(shown))
-    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
+    replay = replaying(read_journal(tmp_path / "journal.jsonl"), T, M)
     assert [bytes_of(replay.delta(update)) for update in range(len(shown))] == shown
     replay.wanted(np.array([1]), np.array([1.0]))  # of no effect
     assert replay.memory()["in_flight"] == []

@@ -25,11 +25,11 @@ import csv
 import datetime
 import io
 import json
-import math
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -83,26 +83,20 @@ def length_of(seconds: int) -> str:
 
 
 def window_block(rows: Sequence[PriceBar], seconds: int, decimals: int) -> str:
-    """The last bars as a table. Raises DataError for values that no bar has."""
+    """The last bars as a table."""
     head = WINDOW["head"].format(count=len(rows), length=length_of(seconds))
     return f"{head}{WINDOW['volume'] if rows[-1].volume is not None else ''}:\n{_table(rows, decimals)}"
 
 
 def higher_block(tables: Mapping[int, Sequence[PriceBar]], decimals: int) -> str:
-    """A table for each length in minutes. Raises DataError for values that no bar has."""
+    """A table for each length in minutes."""
     parts = []
     for minutes, rows in tables.items():
         length = length_of(60 * minutes)
-        parts.append(
-            f"{HIGHER['head'].format(length=length)}:\n{_table(rows, decimals)}"
-            if rows
-            else HIGHER["missing"].format(length=length, none=NONE)
-        )
-    return (
-        "\n".join(parts)
-        if parts
-        else HIGHER["missing"].format(length="longer time frames", none=NONE)
-    )
+        head = HIGHER["head" if rows else "missing"].format(length=length, none=NONE)
+        parts.append(f"{head}:\n{_table(rows, decimals)}" if rows else head)
+    nothing = HIGHER["missing"].format(length="longer time frames", none=NONE)
+    return "\n".join(parts or [nothing])
 
 
 def levels_block(
@@ -146,32 +140,11 @@ def _table(rows: Sequence[PriceBar], decimals: int) -> str:
     volume = rows[-1].volume is not None
     lines = [WINDOW["columns"] + (WINDOW["volume_column"] if volume else "")]
     for row in rows:
-        _check(row)
         cells = [row.time, *(f"{price:.{decimals}f}" for price in row[1:5])]
         lines.append(
             ",".join(cells + ([f"{row.volume:{WINDOW['volume_format']}}"] if volume else []))
         )
     return "\n".join(lines)
-
-
-def _check(row: PriceBar) -> None:
-    """Raises DataError for a normalised or broken bar: prices not positive, out of order, or a
-    negative volume.
-    """
-    prices = row[1:5]
-    if (
-        not all(math.isfinite(price) and price > 0 for price in prices)
-        or row.high < max(prices)
-        or row.low > min(prices)
-    ):
-        raise DataError(
-            f"bar closed at {row.time}: open {row.open:g}, high {row.high:g}, low {row.low:g}, close "
-            f"{row.close:g}; expected raw prices above 0 with the high highest and the low lowest"
-        )
-    if row.volume is not None and not (math.isfinite(row.volume) and row.volume >= 0):
-        raise DataError(
-            f"bar closed at {row.time}: volume {row.volume:g}; expected a raw volume, 0 or more"
-        )
 
 
 class AccountRules(NamedTuple):
@@ -359,16 +332,13 @@ class NewsItem(Section, frozen=True):
 
 
 class Feed(NamedTuple):
-    """The items of a feed by time, their times, and the SHA-256 (hex) of the file."""
+    """The items of a feed by time, and the SHA-256 (hex) of the file."""
 
-    items: tuple[Any, ...]
-    times: tuple[float, ...]
+    items: Sequence[Any]
     sha256: str
 
 
-def _feed(items: list[Any], text: str) -> Feed:
-    items.sort(key=lambda item: item.time)
-    return Feed(tuple(items), tuple(item.time for item in items), sha256_of(text))
+_TIME = attrgetter("time")
 
 
 def read_news(path: Path) -> Feed:
@@ -381,7 +351,7 @@ def read_news(path: Path) -> Feed:
     ]
     if not items:
         raise DataError(f"{path}: holds no news; expected one JSON object per line ({NEWS_KEY})")
-    return _feed(items, text)
+    return Feed(sorted(items, key=_TIME), sha256_of(text))
 
 
 def _item(line: str, where: str) -> NewsItem:
@@ -399,7 +369,7 @@ def known_before(news: Feed, close: float, delay: float) -> int:
     """How many items, by time, were known strictly before `close`: those with time + delay <
     close.
     """
-    return bisect_left(news.times, close - delay)
+    return bisect_left(news.items, close - delay, key=_TIME)
 
 
 def news_block(news: Feed, symbol: str, close: float, zone: str, config: ContextConfig) -> str:
@@ -408,7 +378,7 @@ def news_block(news: Feed, symbol: str, close: float, zone: str, config: Context
 
     Times are wall times of `zone`.
     """
-    first = bisect_left(news.times, close - config.news_hours * _HOUR)
+    first = bisect_left(news.items, close - config.news_hours * _HOUR, key=_TIME)
     known = news.items[first : known_before(news, close, config.news_delay_s)]
     shown = [item for item in known if item.symbol in (None, symbol)][-config.news_items :]
     if not shown:
@@ -444,9 +414,9 @@ class Event(Section, frozen=True):
 def read_events(path: Path) -> Feed:
     """Read a calendar. Raises DataError naming file, line and column of the first fault."""
     text = text_of(path, CALENDAR_KEY)
-    reader = csv.reader(io.StringIO(text), strict=True)
+    reader = csv.DictReader(io.StringIO(text), strict=True)
     try:
-        head = [name.strip() for name in next(reader, [])]
+        reader.fieldnames = head = [name.strip() for name in reader.fieldnames or ()]
         for name in head:
             if name not in _ALL:
                 raise DataError(
@@ -457,15 +427,7 @@ def read_events(path: Path) -> Feed:
                 f"{path}: line 1: columns {','.join(head) or 'none'}; expected each of {','.join(_NEEDED)} "
                 f"once, and actual if the values are known ({CALENDAR_KEY})"
             )
-        found = [
-            _event(
-                dict(zip(head, row, strict=False)),
-                len(row) == len(head),
-                f"{path}: line {reader.line_num}",
-            )
-            for row in reader
-            if row
-        ]
+        found = [_event(row, f"{path}: line {reader.line_num}") for row in reader]
     except csv.Error as error:
         raise DataError(
             f"{path}: line {reader.line_num}: no CSV ({error}); put cells that hold a comma in "
@@ -475,11 +437,11 @@ def read_events(path: Path) -> Feed:
         raise DataError(
             f"{path}: holds no events; expected rows below {','.join(_NEEDED)} ({CALENDAR_KEY})"
         )
-    return _feed(found, text)
+    return Feed(sorted(found, key=_TIME), sha256_of(text))
 
 
-def _event(row: Mapping[str, str], whole: bool, where: str) -> Event:
-    if not whole:
+def _event(row: Mapping[str, Any], where: str) -> Event:
+    if None in (*row, *row.values()):  # a key for cells too many, a value for each that lacks
         raise DataError(
             f"{where}: has not as many cells as the first line; put cells that hold a comma in quotes"
         )
@@ -498,8 +460,8 @@ def value_at(event: Event, close: float, delay: float) -> str | None:
 
 def events_block(events: Feed, close: float, zone: str, config: ContextConfig) -> str:
     """The events around a bar's close (UTC seconds), oldest first, quoted."""
-    first = bisect_left(events.times, close - config.calendar_back_hours * _HOUR)
-    last = bisect_right(events.times, close + config.calendar_ahead_hours * _HOUR)
+    first = bisect_left(events.items, close - config.calendar_back_hours * _HOUR, key=_TIME)
+    last = bisect_right(events.items, close + config.calendar_ahead_hours * _HOUR, key=_TIME)
     least = IMPORTANCE.index(config.calendar_importance)
     shown = [
         _shown(event, close, zone, config.news_delay_s)

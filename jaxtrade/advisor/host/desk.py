@@ -28,6 +28,8 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.paid import AdviceCache, Ledger
@@ -97,10 +99,6 @@ class Job:
     deadline: float
     given_up: bool = False
 
-    @property
-    def question(self) -> Question:
-        return self.entry.question
-
 
 class Finished(NamedTuple):
     """A worker's result.
@@ -114,6 +112,14 @@ class Finished(NamedTuple):
     latency: float
     fault: str = ""
     died: bool = False
+
+
+def left_behind(threads: Sequence[threading.Thread], seconds: float) -> list[str]:
+    """Wait for threads, at most `seconds` in total. Returns the names of those that still run."""
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    return [thread.name for thread in threads if thread.is_alive()]
 
 
 @dataclass(eq=False)
@@ -209,9 +215,7 @@ class WorkerPool:
 
     def join(self, seconds: float) -> None:
         """Wait for all threads, at most `seconds` in total."""
-        until = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+        left_behind(self._threads, seconds)
 
     def _work(self) -> None:
         while job := self._inbox.get():
@@ -221,17 +225,16 @@ class WorkerPool:
                 return
 
     def _ask(self, job: Job) -> Finished:
-        began = self.clock()
+        began, fault, died = self.clock(), "", False
         try:
-            answer = self.answer(job.question, job.deadline)
+            answer = self.answer(job.entry.question, job.deadline)
             if not isinstance(answer, Answer):
                 raise TypeError
-            return Finished(job, answer, self.clock() - began)
         except BaseException as error:
-            name = type(error).__name__  # not its text, which might contain a secret
-            answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
+            fault = type(error).__name__  # not its text, which might contain a secret
             died = not isinstance(error, Exception)  # SystemExit and similar: its state is unknown
-            return Finished(job, answer, self.clock() - began, name, died)
+            answer = Answer(None, Failure.RAISED, f"the backend raised {fault}")
+        return Finished(job, answer, self.clock() - began, fault, died)
 
 
 class State(enum.Enum):
@@ -259,6 +262,7 @@ _SETTLED = {
     "dropped": State.FAILED,
     "poisoned": State.POISONED,
 }
+_RANK = attrgetter("rank")
 _FOR_GOOD = {state: (state, math.inf) for state in State}  # shared by hundreds of thousands of keys
 
 
@@ -274,17 +278,12 @@ class QuestionQueue:
 
     def __post_init__(self) -> None:
         self._chunk = self._serial = 0
-        self._waiting: dict[
-            Key, Entry
-        ] = {}  # in the order of `chunk`, so that `tick` finds the oldest first
-        self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {
-            False: [],
-            True: [],
-        }  # by `looked_up`
+        # In the order of `chunk`, so that `tick` finds the oldest first.
+        self._waiting: dict[Key, Entry] = {}
+        self._ranked: list[Entry] = []  # the same by rank, so that the last is sent first
         self._flying: dict[Key, Entry] = {}
-        self._settled: dict[
-            Key, tuple[State, float]
-        ] = {}  # the state, and the time from which it may be sent again
+        # The state, and the time from which it may be sent again.
+        self._settled: dict[Key, tuple[State, float]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -297,7 +296,7 @@ class QuestionQueue:
     @property
     def unseen(self) -> int:
         """The number of waiting questions that have not been looked up in the cache yet."""
-        return len(self._ranked[False])
+        return sum(not entry.looked_up for entry in self._ranked)
 
     def state(self, key: Key) -> State:
         """Where the question `key` stands."""
@@ -331,11 +330,11 @@ class QuestionQueue:
         elif entry := self._waiting.get(key):
             self.counts.deduped += 1
             self._leave(entry)
-            self._want(entry, priority)
+            entry.priority, entry.chunk = max(entry.priority, priority), self._chunk
             self._join(entry)
-        elif entry := self._flying.get(key):
+        elif entry := self._flying.get(key):  # where it is sent again, with this priority
             self.counts.deduped += 1
-            self._want(entry, priority)
+            entry.priority = max(entry.priority, priority)
         elif key in self._settled and now < self._settled[key][1]:
             self.counts.deduped += 1
         else:
@@ -344,24 +343,18 @@ class QuestionQueue:
             self._join(Entry(key, question, priority, self._serial, self._chunk))
             self._make_room()
 
-    def _want(self, entry: Entry, priority: float) -> None:
-        entry.priority = max(entry.priority, priority)
-        entry.chunk = self._chunk
-
     def _make_room(self) -> None:
         if len(self._waiting) > self.capacity:
-            worst = min(ranked[0] for ranked in self._ranked.values() if ranked)
-            self._leave(self._waiting[worst[1]])
+            self._leave(self._ranked[0])
             self.counts.dropped += 1
 
     def _join(self, entry: Entry) -> None:
         self._waiting[entry.key] = entry
-        bisect.insort(self._ranked[entry.looked_up], (entry.rank, entry.key))
+        bisect.insort(self._ranked, entry, key=_RANK)
 
     def _leave(self, entry: Entry) -> None:
         del self._waiting[entry.key]
-        ranked = self._ranked[entry.looked_up]
-        del ranked[bisect.bisect_left(ranked, (entry.rank, entry.key))]
+        del self._ranked[bisect.bisect_left(self._ranked, entry.rank, key=_RANK)]
 
     # --- choosing what to send ----------------------------------------------------------------------------------------
 
@@ -369,18 +362,12 @@ class QuestionQueue:
         """At most `most` questions that have not been looked up in the cache, highest priority
         first.
         """
-        return [self._waiting[key] for _, key in self._ranked[False][: -most - 1 : -1]]
-
-    def looked_up(self, entry: Entry) -> None:
-        """Note that the cache does not have the answer."""
-        self._leave(entry)
-        entry.looked_up = True
-        self._join(entry)
+        return list(islice((e for e in reversed(self._ranked) if not e.looked_up), most))
 
     def next(self, now: float) -> Entry | None:
         """The question of the highest priority that may be sent now, or None."""
-        entries = (self._waiting[key] for _, key in reversed(self._ranked[True]))
-        return next((entry for entry in entries if entry.not_before <= now), None)
+        found = (e for e in reversed(self._ranked) if e.looked_up and e.not_before <= now)
+        return next(found, None)
 
     # --- state changes -----------------------------------------------------------------------------------------------
 
@@ -480,7 +467,6 @@ class Desk:
         answer = self.gates.of_one_model(answer)
         self.gates.learn(job.booking, answer, now)
         self._settle(job.entry, answer, now)
-        self._check_pool(now)
 
     # --- a turn ------------------------------------------------------------------------------------------------------
 
@@ -506,7 +492,7 @@ class Desk:
         return self.options.ready_rows - len(self.ready) - self.pool.busy
 
     def _give_up(self, now: float) -> None:
-        """Settle the requests of stuck workers.
+        """Settle the requests of stuck workers. Refuse all others where too few workers are left.
 
         These questions are not sent again in this run: the first request may still be open, and
         would be paid twice.
@@ -516,9 +502,6 @@ class Desk:
             answer = Answer(None, Failure.TIMEOUT, "no return at the deadline")
             self.gates.learn(job.booking, answer, now)
             self.queue.settle(job.entry, "failed")
-        self._check_pool(now)
-
-    def _check_pool(self, now: float) -> None:
         if self.pool.short:
             self.gates.refuse(
                 f"workers hang or end, and all {self.options.workers} replacements are used", now
@@ -528,8 +511,7 @@ class Desk:
         """Look up waiting questions in the cache. Returns whether there are more to look up."""
         for entry in self.queue.to_look_up(min(_LOOK_UPS, max(0, self._space()))):
             entry.cache_key = self.cache.key(self._identity, entry.question)
-            if not self._known(entry):
-                self.queue.looked_up(entry)
+            entry.looked_up = not self._known(entry)
         return bool(self.queue.to_look_up(1)) and self._space() > 0
 
     def _known(self, entry: Entry) -> bool:
@@ -617,7 +599,7 @@ class Desk:
         self.gates.account(job.booking, answer)
         if self.gates.of_one_model(answer).advice:
             self.counts.late += 1
-            self.cache.put(job.entry.cache_key, job.question, answer)
+            self.cache.put(job.entry.cache_key, job.entry.question, answer)
             self.queue.forgive(job.entry.key)
 
     def snapshot(self) -> dict[str, Any]:

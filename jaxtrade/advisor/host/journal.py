@@ -15,6 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.types import canonical, sha256_of
@@ -130,21 +131,13 @@ def _delta(
         raise _fault(path, number, f"not a delta that can follow ({error})") from None
 
 
-def read_journal(
-    path: Path | str,
-    expected: Mapping[str, Any] | None = None,
-    position: JournalPosition | None = None,
-) -> Recorded:
-    """Read and check a whole journal.
+def read_journal(path: Path | str, expected: Mapping[str, Any] = MappingProxyType({})) -> Recorded:
+    """Read and check a whole journal. Missing lines at its end are not detected: `check_position`
+    does that.
 
-    Args:
-        expected: header entries that must have these values, such as configuration, prompts and
-            schema.
-        position: a place, known from elsewhere, that the journal must contain. Without it, missing
-            lines at the end are not detected.
-    Raises:
-        JournalError: the journal was edited or cut, or belongs to another run; names the first bad
-            line.
+    expected: header entries that must have these values, such as configuration, prompts and schema.
+    Raises JournalError where the journal was edited or cut, or belongs to another run; it names the
+    first bad line.
     """
     path = Path(path)
     try:
@@ -190,19 +183,17 @@ def read_journal(
         notes.append(f"{path}: no end line: the run was killed, or goes on")
     at = JournalPosition(len(deltas), digests[-1])
     recorded = Recorded(header, tuple(deltas), at, tuple(notes), tuple(digests), ended)
-    for name, value in (expected or {}).items():
+    for name, value in expected.items():
         if recorded.header.get(name) != value:
             raise JournalError(
                 f"{path}: header (line 1): '{name}' is {recorded.header.get(name)!r}, this run has "
                 f"{value!r}; the journal belongs to another run"
             )
-    if position:
-        check_position(path, recorded.digests, position)
     return recorded
 
 
 def check_position(
-    path: Path | str, digests: Sequence[str], position: JournalPosition, where: str = "the run"
+    path: Path | str, digests: Sequence[str], position: JournalPosition, where: str
 ) -> None:
     """Check that a journal contains a place. digests: as of `Recorded`. where: what knows the
     place.
@@ -262,32 +253,19 @@ class Journal:
 
     @classmethod
     def resume(
-        cls,
-        path: Path | str,
-        position: JournalPosition | None = None,
-        expected: Mapping[str, Any] | None = None,
+        cls, path: Path | str, expected: Mapping[str, Any] = MappingProxyType({})
     ) -> tuple[Journal, Recorded]:
-        """Continue a journal after `position` (default: its end). Returns the journal and the
-        deltas that are kept.
-
-        Later deltas were written after the checkpoint that the run resumes from, so they are moved
-        to `*.stale`.
+        """Continue a journal after its last delta. Returns the journal and what it holds.
 
         Raises JournalError like `read_journal`.
         """
         path = Path(path)
-        recorded = read_journal(path, expected, position)
-        data, kept = path.read_bytes(), position or recorded.position
-        size = sum(len(line) + 1 for line in data.split(b"\n")[: kept.deltas + 1])
-        if kept.deltas < recorded.position.deltas:
-            path.with_name(f"{path.name}.stale").write_bytes(data[size:])
-        os.truncate(path, size)
-        deltas = recorded.deltas[: kept.deltas]
-        recorded = recorded._replace(
-            deltas=deltas, position=kept, digests=recorded.digests[: kept.deltas + 1]
-        )
-        last = deltas[-1] if deltas else None
-        return cls(path, kept.sha256, kept.deltas, last), recorded
+        recorded = read_journal(path, expected)
+        deltas, kept = recorded.deltas, recorded.position
+        # Of the file stay the header and the deltas: no torn line, and no end.
+        lines = path.read_bytes().split(b"\n")[: kept.deltas + 1]
+        os.truncate(path, sum(len(line) + 1 for line in lines))
+        return cls(path, kept.sha256, kept.deltas, deltas[-1] if deltas else None), recorded
 
     @property
     def position(self) -> JournalPosition:

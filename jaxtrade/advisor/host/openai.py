@@ -95,8 +95,6 @@ class Secret:
     def __repr__(self) -> str:
         return "Secret(***)"
 
-    __str__ = __repr__
-
     def __reduce__(self) -> str:
         raise TypeError("a key is not written anywhere")
 

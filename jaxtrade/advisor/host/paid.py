@@ -28,6 +28,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxtrade.advisor.host.replies import verdict_of
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question, canonical, sha256_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
@@ -43,16 +44,6 @@ def is_busy(error: sqlite3.Error) -> bool:
         getattr(error, "sqlite_errorcode", 0) & 0xFF
     )  # the low byte of an extended code is the primary code
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-@contextmanager
-def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """All reads inside see the file in one state, whatever other processes write between them."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.rollback()
 
 
 @contextmanager
@@ -102,11 +93,11 @@ def _opened(
         read = connection.execute
         if (found := read(f"PRAGMA {check}").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
-        with snapshot(connection):  # another process may be making the file at this moment
-            marks = [
-                read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-            ]
-            fresh = not read("SELECT 1 FROM sqlite_master").fetchone()
+        read("BEGIN")  # one state of a file that another process may be making at this moment
+        names = ("application_id", "user_version")
+        marks = [read(f"PRAGMA {name}").fetchone()[0] for name in names]
+        fresh = not read("SELECT 1 FROM sqlite_master").fetchone()
+        connection.rollback()
         if marks != ([0, 0] if fresh else [kind, version]):
             raise ForeignError("a database of something else, or of another version")
         use_wal(connection)
@@ -151,29 +142,12 @@ class Caps(NamedTuple):
         return cls(*(math.inf if most is None else int(most * unit) for most, unit in caps))
 
 
-class Prices(NamedTuple):
-    """Prices per million tokens, which equal millionths of the currency per token. None: unknown,
-    counted as 0.
+def cost_of(options: ServiceOptions, prompt_tokens: int, completion_tokens: int) -> int:
+    """Cost in millionths of the currency, rounded up. Prices are per million tokens, which equals
+    millionths per token; one that is not given counts as 0.
     """
-
-    prompt: float | None = None
-    completion: float | None = None
-
-    @classmethod
-    def of(cls, options: ServiceOptions) -> Prices:
-        """The prices that `advisor.service` states."""
-        return cls(options.price_prompt, options.price_completion)
-
-    @property
-    def known(self) -> bool:
-        """Whether both prices are given."""
-        return None not in self
-
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
-        """Cost in millionths of the currency, rounded up."""
-        return math.ceil(
-            (self.prompt or 0.0) * prompt_tokens + (self.completion or 0.0) * completion_tokens
-        )
+    prompt, completion = options.price_prompt or 0.0, options.price_completion or 0.0
+    return math.ceil(prompt * prompt_tokens + completion * completion_tokens)
 
 
 def at_most(prompt: str, options: ServiceOptions) -> Spend:
@@ -184,7 +158,17 @@ def at_most(prompt: str, options: ServiceOptions) -> Spend:
     """
     tokens = len(prompt.encode("utf-8", "replace")) + options.overhead_tokens
     completion = options.completion_tokens
-    return Spend(1, tokens + completion, Prices.of(options).cost(tokens, completion))
+    return Spend(1, tokens + completion, cost_of(options, tokens, completion))
+
+
+def spend_of(answer: Answer, reserved: Spend, options: ServiceOptions) -> Spend:
+    """What one request counts as: its reported usage. Without one, all that was reserved for it,
+    unless the server's status says that it did not answer.
+    """
+    if used := answer.prompt_tokens + answer.completion_tokens:
+        cost = cost_of(options, answer.prompt_tokens, answer.completion_tokens)
+        return Spend(1, used, cost)
+    return Spend(1) if verdict_of(answer).unbilled else reserved
 
 
 class Ledger:
@@ -268,7 +252,7 @@ _PATIENCE_IN_USE = (
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, advice TEXT, failure TEXT, attempts INTEGER NOT NULL, raw TEXT NOT NULL, model TEXT NOT NULL,
     bar INTEGER NOT NULL, symbol TEXT NOT NULL, time TEXT NOT NULL, prompt_version TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, latency REAL NOT NULL) WITHOUT ROWID"""
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, latency REAL NOT NULL)"""
 # The first advice stays. Advice replaces a negative. A negative counts repetitions of the same
 # failure.
 _PUT = """INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -277,6 +261,9 @@ _PUT = """INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         completion_tokens = excluded.completion_tokens, latency = excluded.latency,
         attempts = excluded.attempts + CASE WHEN answers.failure = excluded.failure THEN answers.attempts ELSE 0 END
     WHERE answers.advice IS NULL"""
+_FORGET = (
+    "DELETE FROM answers WHERE rowid <= (SELECT max(rowid) FROM answers) - ?"  # all but the last
+)
 
 
 class Cached(NamedTuple):
@@ -285,23 +272,6 @@ class Cached(NamedTuple):
     advice: Advice | None
     failure: Failure | None = None
     attempts: int = 1
-
-
-class _Row(NamedTuple):
-    """A row to write, without its key: the columns of the table. `cached.attempts` counts attempts
-    since the last write.
-    """
-
-    cached: Cached
-    raw: str
-    model: str
-    bar: int
-    symbol: str
-    time: str
-    prompt_version: str
-    prompt_tokens: int
-    completion_tokens: int
-    latency: float
 
 
 def cache_key(identity: Mapping[str, str], question: Question) -> str:
@@ -333,7 +303,9 @@ class AdviceCache:
 
     def __init__(self, path: Path | str | None, tell: Tell) -> None:
         self._path, self._tell = Path(path) if path else None, tell
-        self._pending: dict[str, _Row] = {}  # not on disk yet, or never without a usable file
+        # Answers that are not on disk yet, or never without a usable file.
+        self._pending = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._pending.execute(_TABLE)
         self._connection: sqlite3.Connection | None = None
         self.degraded = ""  # why the file is not used; "" while it is
 
@@ -390,14 +362,13 @@ class AdviceCache:
 
     def get(self, key: str) -> Cached | None:
         """The answer stored under `key`, or None."""
-        row, found = self._pending.get(key), self._read(key)
-        return _added(found, row.cached) if row else found
+        before = self._read(self._connection, key) if self._connection else None
+        new = self._read(self._pending, key)
+        return _added(before, new) if new else before
 
-    def _read(self, key: str) -> Cached | None:
-        if not self._connection:
-            return None
+    def _read(self, connection: sqlite3.Connection, key: str) -> Cached | None:
         try:
-            rows = self._connection.execute(
+            rows = connection.execute(
                 "SELECT advice, failure, attempts FROM answers WHERE key = ?", (key,)
             )
             for advice, failure, attempts in rows:
@@ -414,14 +385,15 @@ class AdviceCache:
         """
         if not key or not cacheable(answer):
             return
-        before, new = self._pending.pop(key, None), Cached(answer.advice, answer.failure)
-        raw, model = (
-            text.encode("utf-8", "replace").decode()
-            for text in (answer.raw[:_MOST_RAW], answer.model)
-        )
-        row = _Row(
-            _added(before.cached, new) if before else new,
-            raw if self._path and not self.degraded else "",  # memory has no room for the text
+        # Memory has no room for the text.
+        kept = answer.raw[:_MOST_RAW] if self._path and not self.degraded else ""
+        raw, model = (text.encode("utf-8", "replace").decode() for text in (kept, answer.model))
+        row = (
+            key,
+            json.dumps(list(answer.advice), allow_nan=False) if answer.advice else None,
+            answer.failure.value if answer.failure else None,
+            1,
+            raw,
             model,
             question.bar,
             question.symbol,
@@ -431,15 +403,14 @@ class AdviceCache:
             answer.completion_tokens,
             answer.latency,
         )
-        self._pending[key] = before if before and before.cached.advice else row
-        if len(self._pending) > _MOST_IN_MEMORY:  # without a usable file: forget the oldest
-            del self._pending[next(iter(self._pending))]
+        self._pending.execute(_PUT, row)
+        self._pending.execute(_FORGET, (_MOST_IN_MEMORY,))
 
     def flush(self) -> bool:
         """Write pending answers. Returns False where another process holds the file; they then stay
         pending.
         """
-        if not self._connection or self.degraded or not self._pending:
+        if not self._connection or self.degraded:
             return True
         try:
             self._write(self._connection)
@@ -450,27 +421,27 @@ class AdviceCache:
         return True
 
     def _write(self, connection: sqlite3.Connection) -> None:
-        with transaction(connection):
-            connection.executemany(_PUT, [_encoded(key, row) for key, row in self._pending.items()])
-        self._pending.clear()
+        if rows := self._pending.execute("SELECT * FROM answers").fetchall():
+            with transaction(connection):
+                connection.executemany(_PUT, rows)
+            self._pending.execute("DELETE FROM answers")
 
     def close(self) -> None:
         """Write pending answers, also after an earlier write failed, and close the file."""
-        if not self._connection:
-            return
-        try:
-            if self._pending:
+        if self._connection:
+            try:
                 self._write(self._connection)
-        except sqlite3.Error as error:
-            self._degrade(str(error))
-        finally:
-            self._connection.close()
-            self._connection = None
+            except sqlite3.Error as error:
+                self._degrade(str(error))
+            finally:
+                self._connection.close()
+                self._connection = None
+        self._pending.close()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     """The cache's file, opened and checked. Raises like `_opened`."""
-    connection = _opened(path, _CACHE, FORMAT, "quick_check", _TABLE)
+    connection = _opened(path, _CACHE, FORMAT, "quick_check", f"{_TABLE} WITHOUT ROWID")
     connection.execute(f"PRAGMA busy_timeout={_PATIENCE_IN_USE}")
     return connection
 
@@ -483,37 +454,17 @@ def _added(before: Cached | None, new: Cached) -> Cached:
     return new._replace(attempts=new.attempts + before.attempts) if before and same else new
 
 
-def _encoded(key: str, row: _Row) -> tuple[object, ...]:
-    advice, failure, attempts = row.cached
-    return (
-        key,
-        json.dumps(list(advice), allow_nan=False) if advice else None,
-        failure.value if failure else None,
-        attempts,
-        *row[1:],
-    )
-
-
-_AT_ONCE = 500  # keys in one query; SQLite allows at least 999
-
-
 def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
     """The texts of the answers with advice among `keys` (`cache_key`), by key.
 
     Raises StorageError where the file cannot be read or is no cache.
     """
-    wanted, found = list(keys), dict[str, str]()
+    asked = (
+        "SELECT key, raw FROM answers WHERE advice IS NOT NULL "
+        "AND key IN (SELECT value FROM json_each(?))"
+    )
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            for start in range(0, len(wanted), _AT_ONCE):
-                some = wanted[start : start + _AT_ONCE]
-                marks = ", ".join("?" * len(some))
-                found |= dict(
-                    connection.execute(
-                        f"SELECT key, raw FROM answers WHERE advice IS NOT NULL AND key IN ({marks})",
-                        some,
-                    )
-                )
+            return dict(connection.execute(asked, (json.dumps(list(keys)),)))
     except sqlite3.Error as error:
         raise StorageError(f"{path}: the answers in it cannot be read ({error})") from None
-    return found

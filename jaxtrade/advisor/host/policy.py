@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.backends import calls_of
-from jaxtrade.advisor.host.paid import MICRO, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.paid import MICRO, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
@@ -309,6 +309,10 @@ class Gates:
         self._unusable_told, self._unusable_pause_told = use.doubted, False
         self.stopping = False
         self._goes_on = use.goes_on
+        # How a line ends that says that asking pauses.
+        self._pauses = (
+            f"; next try in {options.breaker_open_s:g} s, the run goes on without new advice"
+        )
         self._outage = ""  # why the breaker has last opened
         self._outage_told = False
         self._fallback = self._fallback_told = (
@@ -323,7 +327,6 @@ class Gates:
         self._retries = RetryBudget(options.retry_share)
         limits = enumerate((options.requests_per_minute, options.tokens_per_minute))
         self._rates = [(of, PerMinute(limit, now)) for of, limit in limits if limit]
-        self._prices = Prices.of(options)
         self._pause_until = -math.inf
         self.cache_only = ""  # why no more requests are sent, or ""
 
@@ -334,17 +337,15 @@ class Gates:
         # Until an answer shows whether the server accepts a new form, one request at a time tries
         # it.
         most = 1 if self._fallback else self.concurrency.limit
-        if self.unusable.state != "closed":
-            lets_unusable = self.unusable.wait(now) <= 0
-        else:
-            in_a_row = self.unusable.in_a_row + in_flight
-            lets_unusable = self._usable or in_a_row < self.unusable.consecutive
+        watch = self.unusable
+        doubted = watch.state == "closed" and not self._usable
         return (
             not self.cache_only
             and in_flight < most
             and now >= self._pause_until
             and self.breaker.wait(now) <= 0
-            and lets_unusable
+            and watch.wait(now) <= 0
+            and not (doubted and watch.in_a_row + in_flight >= watch.consecutive)
         )
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
@@ -399,32 +400,23 @@ class Gates:
         says that it did not answer. Requests that were not made are given back.
         """
         parts, share = (answer.parts, booking.share) if answer.parts else ((answer,), booking)
-        paid = [self._paid(share, part) for part in parts]
+        spent, rated = list[Spend](), 0
+        for part in parts:
+            self._counts.prompt_tokens += part.prompt_tokens
+            self._counts.completion_tokens += part.completion_tokens
+            spent.append(spend := spend_of(part, share.reserved, self._options))
+            unknown = spend is share.reserved
+            self._counts.usage_unknown += unknown
+            rated += share.rated if unknown else spend.tokens
         unmade = (booking.calls - len(parts)) if answer.parts else 0
         self._counts.asked -= unmade
-        unused = (unmade, booking.rated - sum(used for _, used in paid))
+        unused = (unmade, booking.rated - rated)
         for of, rate in self._rates:
             rate.give_back(unused[of])
         try:
-            self._ledger.settle(
-                booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True)))
-            )
+            self._ledger.settle(booking.reserved, Spend(*map(sum, zip(*spent, strict=True))))
         except StorageError as error:
             self.ask_no_more(str(error))
-
-    def _paid(self, most: Booking, answer: Answer) -> tuple[Spend, int]:
-        """What the answer of one request has cost, and its tokens for the rate limit."""
-        self._counts.prompt_tokens += answer.prompt_tokens
-        self._counts.completion_tokens += answer.completion_tokens
-        used = answer.prompt_tokens + answer.completion_tokens
-        if used:
-            return Spend(
-                1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens)
-            ), used
-        if verdict_of(answer).unbilled:
-            return Spend(1), 0
-        self._counts.usage_unknown += 1
-        return most.reserved, most.rated
 
     def of_one_model(self, answer: Answer) -> Answer:
         """The answer, or a refusal where `same_model` is set and the server reports another model
@@ -506,10 +498,10 @@ class Gates:
         if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
             self._unusable_pause_told = True
             line = f"{watch.consecutive} answers in a row cannot be used ({reasons_text(self._counts.unusable)})"
-            self._tell_pause(f"{line}, so asking pauses", True)
+            self._tell_pause(f"{line}, so asking pauses{self._pauses}")
         elif change == "closed" and self._unusable_pause_told:
             self._unusable_pause_told = False
-            self._tell_pause("an answer can be used again; asking goes on", False)
+            self._tell_pause("an answer can be used again; asking goes on")
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -531,24 +523,17 @@ class Gates:
                 f"({one_line(answer.detail) or answer.status})"
             )
             if self.breaker.openings == 1:  # later outages appear in the statistics only
-                self._outage_told = self._tell_pause(self._outage, True)
+                self._outage_told = self._tell_pause(f"{self._outage}{self._pauses}")
         elif self._outage_told and answer.advice and self.breaker.state == "closed":
             self._outage_told = False
             self._tell("answers again")
 
-    def _tell_pause(self, line: str, begins: bool) -> bool:
+    def _tell_pause(self, line: str) -> bool:
         """Report that asking pauses, or goes on. Returns whether it was reported."""
-        if not self._goes_on or self.stopping:
-            return False
-        self._tell(
-            line
-            + (
-                f"; next try in {self._options.breaker_open_s:g} s, the run goes on without new advice"
-                if begins
-                else ""
-            )
-        )
-        return True
+        told = self._goes_on and not self.stopping
+        if told:
+            self._tell(line)
+        return told
 
     def _note_form(self, answer: Answer) -> None:
         """Report a change of the request's form once an answer has come to a request of the new
@@ -594,6 +579,7 @@ class Gates:
         """Cost of the tokens reported in this run, in the currency of the prices; None without
         prices.
         """
-        if not self._prices.known:
+        options, counts = self._options, self._counts
+        if None in (options.price_prompt, options.price_completion):
             return None
-        return self._prices.cost(self._counts.prompt_tokens, self._counts.completion_tokens) / MICRO
+        return cost_of(options, counts.prompt_tokens, counts.completion_tokens) / MICRO

@@ -362,6 +362,13 @@ def checked(answer: Answer) -> Answer:
     return answer._replace(failure=Failure.EMPTY, detail="no advice")
 
 
+def _is_content(answer: Answer) -> bool:
+    """Whether a failure is of what a model said. A PARSE failure without a model's text is not: it
+    is, for example, a proxy's page.
+    """
+    return answer.failure in _CONTENT and (answer.failure is not Failure.PARSE or bool(answer.raw))
+
+
 def verdict_of(answer: Answer) -> Verdict:
     """What follows from an answer: whether it counts as a success, as a fault of the backend, and
     as billed.
@@ -369,8 +376,7 @@ def verdict_of(answer: Answer) -> Verdict:
     failure = answer.failure
     if answer.advice or not failure:
         return Verdict(True, False, "", False)
-    # A PARSE failure without a model's text is not content: it is, for example, a proxy's page.
-    content = failure in _CONTENT and not (failure is Failure.PARSE and not answer.raw)
+    content = _is_content(answer)
     fault = failure.value if content else ""
     if failure is Failure.HTTP and not answer.retryable:
         fault = f"http {answer.status}"
@@ -389,9 +395,7 @@ def is_unusable(answer: Answer) -> bool:
     A proxy's page is no answer. Neither is an EMPTY result without an HTTP status: mocks return it
     on purpose.
     """
-    if answer.advice or answer.failure not in _CONTENT:
-        return False
-    return bool(answer.raw) or (answer.failure is not Failure.PARSE and answer.status != 0)
+    return not answer.advice and _is_content(answer) and bool(answer.raw or answer.status)
 
 
 def one_line(text: str, most: int = 200) -> str:

@@ -15,17 +15,15 @@ import queue
 import struct
 import threading
 import time
-from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool
-from jaxtrade.advisor.host.journal import Recorded, row_text
+from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool, left_behind
+from jaxtrade.advisor.host.journal import row_text
 from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING, Use
 from jaxtrade.advisor.host.types import (
@@ -37,7 +35,7 @@ from jaxtrade.advisor.host.types import (
     Question,
 )
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.errors import JaxtradeError, JournalError
+from jaxtrade.errors import JaxtradeError
 from jaxtrade.text import Tell
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
@@ -268,8 +266,7 @@ class AdviceService:
             ).__name__  # the desk's thread counts it: only that thread writes counts
 
 
-# Sources of the rows that a run sees: a live service, an earlier run's journal, a panel of
-# several, or none.
+# Sources of the rows that a run sees: a live service, a panel of several, or none.
 
 Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 
@@ -318,9 +315,9 @@ class AdviceRow(NamedTuple):
 class AdviceSource:
     """Provides rows. No method waits. This one has none."""
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas
-        taken so far.
+    def take(self, deltas: int, most: int) -> list[AdviceRow]:
+        """At most `most` rows, of distinct bars, that become visible now. deltas: deltas taken so
+        far.
         """
         return []
 
@@ -339,36 +336,6 @@ class AdviceSource:
 
     def stop(self) -> None:
         """Stop within 3 s. A second call does nothing."""
-
-
-class Replayed(AdviceSource):
-    """The rows of an earlier run, at the updates at which that run saw them. deltas: what was
-    recorded, in order."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        self.deltas = recorded.deltas
-
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """The recorded rows of `update`.
-
-        Raises JournalError where `deltas` is not the number of deltas recorded before `update`:
-        this run then differs from the recorded one.
-        """
-        index = bisect_left(self.deltas, update, key=attrgetter("update"))
-        if index != deltas:
-            seen = self.deltas[min(index, deltas)]
-            raise JournalError(
-                f"advisor replay: delta {min(index, deltas) + 1} became visible at update {seen.update},"
-                f" and update {update} is asked for after {deltas} deltas: this run has other updates "
-                "than the recording; keep its train.chunk_updates, advisor.transport and seed"
-            )
-        if index == len(self.deltas) or self.deltas[index].update != update:
-            return []
-        delta = self.deltas[index]
-        return [AdviceRow.of(bar, row) for bar, row in zip(delta.bars, delta.rows, strict=True)]
-
-    def statistics(self) -> dict[str, Any]:
-        return {"recorded_deltas": len(self.deltas)}
 
 
 @dataclass(eq=False)
@@ -410,16 +377,14 @@ class Live(AdviceSource):
 
     # --- for the training thread -------------------------------------------------------------------------------------
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, deltas: int, most: int) -> list[AdviceRow]:
         """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later
         call.
         """
-        del update, deltas
+        del deltas
         found: dict[int, AdviceRow] = {}
         again: list[AdviceRow] = []
-        for _ in range(len(self._ready)):
-            if len(found) == most:
-                break
+        while self._ready and len(found) < most:
             row = self._ready.popleft()
             if row.bar in found:
                 again.append(row)
@@ -465,13 +430,8 @@ class Live(AdviceSource):
             self._stopping.set()
             self._mailbox.put(None)
         self.service.stop()
-        until = time.monotonic() + _END_S
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-            if thread.is_alive():
-                self._faults.trouble(
-                    thread.name, f"advisor: the thread {thread.name} hangs and is left behind"
-                )
+        for name in left_behind(self._threads, _END_S):
+            self._faults.trouble(name, f"advisor: the thread {name} hangs and is left behind")
 
     # --- the asker's thread ------------------------------------------------------------------------------------------
 
@@ -556,15 +516,14 @@ class PanelSource(AdviceSource):
         members: Sequence[AdviceSource],
         names: Sequence[str],
         bars: int,
-        recorded: Iterable[int],
+        recorded: Sequence[int],
     ) -> None:
         self._members, self._names, self._bars = tuple(members), tuple(names), bars
-        self._answered: tuple[set[int], ...] = tuple(set() for _ in self._members)
-        for row in recorded:
-            number, bar = divmod(row, bars)
-            self._answered[number].add(bar)
+        self._answered: list[set[int]] = [
+            {row % bars for row in recorded if row // bars == i} for i in range(len(members))
+        ]
 
-    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+    def take(self, deltas: int, most: int) -> list[AdviceRow]:
         """At most `most` rows. Each member gets an equal share of them; what one leaves, the next
         may use.
         """
@@ -573,7 +532,7 @@ class PanelSource(AdviceSource):
         # The order changes with every delta, so that no member's rows always come last.
         for turn, i in enumerate((deltas + step) % number for step in range(number)):
             share = math.ceil((most - len(found)) / (number - turn))
-            rows = self._members[i].take(update, deltas, share)
+            rows = self._members[i].take(deltas, share)
             self._answered[i].update(row.bar for row in rows)
             found += [row._replace(bar=row.bar + i * self._bars) for row in rows]
         return found
@@ -622,8 +581,6 @@ def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             found[name] = "; ".join(dict.fromkeys(values))
         elif None in values:
             found[name] = None  # a cost that one member does not know is unknown
-        elif any(isinstance(value, bool) for value in values):
-            found[name] = any(values)
         else:
             found[name] = sum(values)
     return found
