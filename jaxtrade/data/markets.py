@@ -9,7 +9,7 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,8 +18,8 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.market import MOST
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.device import to_device, words_of
-from jaxtrade.data.market import INT32, Market, load_member
-from jaxtrade.data.members import member_configs, set_name
+from jaxtrade.data.market import INT32, Market, Markets, load_member
+from jaxtrade.data.members import member_configs
 from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.errors import ConfigError, DataError
@@ -32,50 +32,6 @@ from jaxtrade.types import (
     SessionTable,
     TickValue,
 )
-
-
-class Markets(Protocol):
-    """The market of a run. A single `Market` is a set of one.
-
-    members: the market of each symbol. parts: what is traded, scored and evaluated apart: each
-        member of a set, but a portfolio as a whole; a part is `Markets` of one part. name, symbols.
-    data: the device pytree, whose `sessions` has N rows. trade_dates: datetime64[D][N].
-        session_parts: int64[N], the place in `parts` of each row.
-    num_bars, num_sessions: T and N; extent: both in words. fingerprint: sha256 (hex). notes: what
-        was assumed or found while reading. synthetic: whether any bars are generated.
-    has_volume: whether no feature of volume is constant. facts: what a policy's bundle says.
-    """
-
-    @property
-    def members(self) -> tuple[Market, ...]: ...
-    @property
-    def parts(self) -> tuple[Any, ...]: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def symbols(self) -> tuple[str, ...]: ...
-    @property
-    def data(self) -> Any: ...
-    @property
-    def trade_dates(self) -> np.ndarray: ...
-    @property
-    def session_parts(self) -> np.ndarray: ...
-    @property
-    def num_bars(self) -> int: ...
-    @property
-    def num_sessions(self) -> int: ...
-    @property
-    def extent(self) -> str: ...
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-    @property
-    def synthetic(self) -> bool: ...
-    @property
-    def has_volume(self) -> bool: ...
-    @property
-    def facts(self) -> dict[str, Any]: ...
 
 
 def load_markets(config: RunConfig) -> Any:
@@ -101,7 +57,7 @@ def load_markets(config: RunConfig) -> Any:
 
 
 @dataclass(frozen=True)
-class MarketSet:
+class MarketSet(Markets):
     """M symbols in one device pytree. Row i of symbol m is row `offsets[m] + i` of `data`.
 
     members: the markets, in the order of `data.markets`. The leaves of their `data` are NumPy
@@ -134,16 +90,6 @@ class MarketSet:
         return self.members
 
     @property
-    def symbols(self) -> tuple[str, ...]:
-        """The symbols in their order."""
-        return tuple(member.name for member in self.members)
-
-    @property
-    def name(self) -> str:
-        """A short name for folders and titles (`members.set_name`)."""
-        return set_name(self.symbols)
-
-    @property
     def extent(self) -> str:
         """Symbols, sessions and bars in words."""
         return (
@@ -152,36 +98,11 @@ class MarketSet:
         )
 
     @property
-    def num_sessions(self) -> int:
-        """N, the number of rows in the session table: the sessions of all symbols."""
-        return int(self.session_offsets[-1])
-
-    @property
-    def num_bars(self) -> int:
-        """T, the bars of all symbols."""
-        return int(self.offsets[-1])
-
-    @property
     def trade_dates(self) -> np.ndarray:
         """`datetime64[D][N]`, one per row of the session table. They increase inside each symbol
         only.
         """
         return np.concatenate([member.trade_dates for member in self.members])
-
-    @property
-    def session_parts(self) -> np.ndarray:
-        """int64[N]: the symbol of each row of the session table, as its place in `members`."""
-        return np.repeat(np.arange(len(self.members)), np.diff(self.session_offsets))
-
-    @property
-    def synthetic(self) -> bool:
-        """Whether any bars are generated."""
-        return any(member.synthetic for member in self.members)
-
-    @property
-    def has_volume(self) -> bool:
-        """Whether any symbol has volume."""
-        return any(member.has_volume for member in self.members)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -308,7 +229,7 @@ class Joint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Portfolio:
+class Portfolio(Markets):
     """Several markets held jointly, with their shared bars on the device. T shared bars, N
     sessions, S symbols.
 
@@ -326,16 +247,6 @@ class Portfolio:
     trade_dates: np.ndarray
     fingerprint: str
     notes: tuple[str, ...]
-
-    @property
-    def parts(self) -> tuple[Portfolio]:
-        """Itself: its symbols are traded together."""
-        return (self,)
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The symbols, in the order of the legs."""
-        return tuple(member.name for member in self.members)
 
     @property
     def contract(self) -> Joint:
@@ -363,24 +274,9 @@ class Portfolio:
         return tuple(member.contract for member in self.members)
 
     @property
-    def num_sessions(self) -> int:
-        """N, the number of sessions that all symbols have."""
-        return len(self.trade_dates)
-
-    @property
-    def session_parts(self) -> np.ndarray:
-        """int64[N] zeros: each session is of all symbols."""
-        return np.zeros(self.num_sessions, np.int64)
-
-    @property
     def bar_seconds(self) -> int:
         """Length of a bar."""
         return self.members[0].bars.bar_seconds
-
-    @property
-    def synthetic(self) -> bool:
-        """Whether any symbol's bars are generated."""
-        return any(member.synthetic for member in self.members)
 
     @property
     def has_volume(self) -> bool:
