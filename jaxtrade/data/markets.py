@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,11 +16,11 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.market import MOST
+from jaxtrade.data.bars import PRICES, Bars, Side
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.device import to_device, words_of
 from jaxtrade.data.market import INT32, Market, Markets, load_member
 from jaxtrade.data.members import member_configs
-from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
@@ -187,14 +187,22 @@ def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
         )
         if two_sided and part.ask is None:
             part = part.replace(ask=Quotes(**{name: getattr(part, name) for name in PRICES}))
-        if converts and part.tick_value is None:  # dollars, in the form of a converted value
-            ones = np.ones(len(member.bars), np.int32)
-            mills = ones * np.int32(member.contract.tick_mills)
-            part = part.replace(tick_value=TickValue(mills, ones))  # type: ignore[arg-type]  # host leaves
+        if converts:
+            part = part.replace(tick_value=_tick_value(member))
         found.append(
             part.replace(view=view, sessions=sessions, path=path, fingerprint=None, symbol=None)
         )
     return found
+
+
+def _tick_value(member: Market) -> TickValue:
+    """The value of a tick in each bar, with NumPy leaves; also of dollars, whose value is the same
+    in all of them.
+    """
+    if (value := member.data.tick_value) is not None:
+        return jax.tree.map(np.asarray, value)
+    ones = np.ones(len(member.bars), np.int32)
+    return TickValue(ones * np.int32(member.contract.tick_mills), ones)  # type: ignore[arg-type]  # host leaves
 
 
 def _paths(members: Sequence[Market]) -> list[IntrabarPath | None]:
@@ -307,14 +315,13 @@ class Portfolio(Markets):
 
 class _Rows(NamedTuple):
     """Rows of the shared bars in each symbol: first and last row of the bars that are joined,
-    int64[T, S]. sessions: (row of the first, row of the flat bar) per session."""
+    int64[T, S]. sessions: the number of shared bars of each session."""
 
     first: np.ndarray
     last: np.ndarray
-    sessions: np.ndarray
+    sessions: list[int]
     dates: np.ndarray
-    complete: np.ndarray
-    skipped: int
+    complete: list[bool]
 
 
 def join_bars(members: Sequence[Market]) -> Portfolio:
@@ -330,22 +337,13 @@ def join_bars(members: Sequence[Market]) -> Portfolio:
             "equal bars"
         )
     rows = _shared_rows(members)
-    if not len(rows.sessions):
-        spans = "; ".join(f"{m.name} {m.trade_dates[0]}..{m.trade_dates[-1]}" for m in members)
-        raise DataError(
-            f"data.markets: no trade date has two bars that all symbols share ({spans}); give data of the "
-            "same years, with stamps of the same zone"
-        )
-    arrays = _arrays(members, rows)
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
-    opens = np.stack(
-        [member.bars.time[rows.first[:, s]] for s, member in enumerate(members)], axis=1
-    )
+    opens = [m.bars.time[first] for m, first in zip(members, rows.first.T, strict=True)]
     return Portfolio(
         tuple(members),
-        _on_device(arrays, members, rows, digest),
+        _joint_data(members, rows, digest),
         members[0].bars.time[rows.last[:, 0]],
-        opens,
+        np.stack(opens, axis=1),
         rows.dates,
         digest,
         _notes(members, rows),
@@ -353,51 +351,41 @@ def join_bars(members: Sequence[Market]) -> Portfolio:
 
 
 def _shared_rows(members: Sequence[Market]) -> _Rows:
-    tables = [
-        {name: np.asarray(getattr(m.data.sessions, name)) for name in ("first", "last", "complete")}
-        for m in members
-    ]
-    common = functools.reduce(np.intersect1d, [m.trade_dates for m in members])
-    firsts, lasts, sessions, dates, complete, count, skipped = [], [], [], [], [], 0, 0
-    for date in common:
+    """Raises DataError if no session has two shared bars."""
+    tables = [jax.tree.map(np.asarray, member.data.sessions) for member in members]
+    firsts, lasts, dates, complete = [], [], [], []
+    for date in functools.reduce(np.intersect1d, [m.trade_dates for m in members]):
         at = [int(np.searchsorted(m.trade_dates, date)) for m in members]
-        ranges = [
-            (int(t["first"][i]), int(t["last"][i]) + 1) for t, i in zip(tables, at, strict=True)
+        begins = [int(table.first[i]) for table, i in zip(tables, at, strict=True)]
+        stamps = [
+            m.bars.time[begin : table.last[i] + 2]
+            for m, table, begin, i in zip(members, tables, begins, at, strict=True)
         ]
-        stamps = [m.bars.time[a : b + 1] for m, (a, b) in zip(members, ranges, strict=True)]
         shared = functools.reduce(np.intersect1d, stamps)
         if len(shared) < 2:
             continue
-        own = np.stack(
-            [
-                a + np.searchsorted(each, shared)
-                for (a, _), each in zip(ranges, stamps, strict=True)
-            ],
-            axis=1,
-        )
-        begin = np.concatenate([own[:1], own[:-1] + 1])
-        skipped += int((own - begin).sum())
-        firsts.append(begin)
+        own = np.stack([np.searchsorted(each, shared) for each in stamps], axis=1) + begins
+        firsts.append(np.concatenate([own[:1], own[:-1] + 1]))
         lasts.append(own)
-        sessions.append((count, count + len(shared) - 1))
         dates.append(date)
-        complete.append(all(bool(t["complete"][i]) for t, i in zip(tables, at, strict=True)))
-        count += len(shared)
-    none = np.zeros((0, len(members)), np.int64)
+        complete.append(all(bool(table.complete[i]) for table, i in zip(tables, at, strict=True)))
+    if not dates:
+        spans = "; ".join(f"{m.name} {m.trade_dates[0]}..{m.trade_dates[-1]}" for m in members)
+        raise DataError(
+            f"data.markets: no trade date has two bars that all symbols share ({spans}); give data of the "
+            "same years, with stamps of the same zone"
+        )
     return _Rows(
-        np.concatenate([none, *firsts]),
-        np.concatenate([none, *lasts]),
-        np.array(sessions, np.int64),
+        np.concatenate(firsts),
+        np.concatenate(lasts),
+        [len(own) for own in lasts],
         np.array(dates, "datetime64[D]"),
-        np.array(complete, bool),
-        skipped,
+        complete,
     )
 
 
-def _joined(side: Any, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
-    """One side of one symbol's shared bars, int32[T] each. side: its own bars with the attributes
-    `PRICES`.
-    """
+def _joined(side: Bars, first: np.ndarray, last: np.ndarray) -> Side:
+    """One side of one symbol's shared bars, int32[T] each. side: its own bars."""
 
     def extreme(values: np.ndarray, of: np.ufunc) -> np.ndarray:
         result = values[last].copy()
@@ -405,73 +393,51 @@ def _joined(side: Any, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndar
             result[i] = of.reduce(values[first[i] : last[i] + 1])
         return result
 
-    return {
-        "open": side.open[first],
-        "high": extreme(side.high, np.maximum),
-        "low": extreme(side.low, np.minimum),
-        "close": side.close[last],
-    }
+    return Side(
+        side.open[first],
+        extreme(side.high, np.maximum),
+        extreme(side.low, np.minimum),
+        side.close[last],
+    )
 
 
-def _arrays(members: Sequence[Market], rows: _Rows) -> dict[str, np.ndarray]:
-    """Host arrays of the shared bars by name, `ask.` before those of the ask side."""
-    found: dict[str, list[np.ndarray]] = {}
-    two_sided = any(member.bars.ask is not None for member in members)
-    converted = any(member.contract.currency != ACCOUNT for member in members)
-    for s, member in enumerate(members):
-        first, last = rows.first[:, s], rows.last[:, s]
-        bid, ask = member.bars.sides
-        columns = _joined(bid, first, last)
-        if two_sided:
-            columns |= {f"ask.{name}": values for name, values in _joined(ask, first, last).items()}
-        if converted:
-            value = member.data.tick_value
-            columns["times"] = (
-                np.full(len(first), member.contract.tick_mills)
-                if value is None
-                else np.asarray(value.times)[first]
-            )
-            columns["over"] = (
-                np.ones(len(first)) if value is None else np.asarray(value.over)[first]
-            )
-        for name, values in columns.items():
-            found.setdefault(name, []).append(values.astype(np.int32))
-    arrays = {name: np.stack(columns, axis=1) for name, columns in found.items()}
-    arrays["rows"] = rows.last.astype(np.int32)
-    for name in ("bars_to_flat", "tr_sum"):
-        own = [np.asarray(getattr(m.data, name))[rows.last[:, s]] for s, m in enumerate(members)]
-        arrays[name] = np.min(own, axis=0).astype(np.int32)
-    return arrays
+def _joint_data(members: Sequence[Market], rows: _Rows, digest: str) -> JointMarket:
+    """The shared bars on the device."""
 
-
-def _on_device(
-    arrays: dict[str, np.ndarray], members: Sequence[Market], rows: _Rows, digest: str
-) -> JointMarket:
-    device = {name: jax.device_put(array) for name, array in arrays.items()}
-    first, flat = rows.sessions[:, 0].astype(np.int32), rows.sessions[:, 1].astype(np.int32)
-    sessions = SessionTable(
-        *(
-            jax.device_put(x)
-            for x in (
-                first,
-                flat + 1,
-                first,
-                flat - 1,
-                rows.dates.astype(np.int64).astype(np.int32),
-                rows.complete,
-            )
+    def of_each(values: Callable[[Market, np.ndarray, np.ndarray], Any]) -> Any:
+        """The values of every symbol, int32[T, S]."""
+        return jax.tree.map(
+            lambda *columns: np.stack(columns, axis=1).astype(np.int32),
+            *map(values, members, rows.first.T, rows.last.T),
         )
+
+    bid, ask = of_each(
+        lambda member, first, last: [_joined(side, first, last) for side in member.bars.sides]
     )
-    ask = Quotes(*(device.pop(f"ask.{name}") for name in PRICES)) if "ask.open" in device else None
-    value = TickValue(device.pop("times"), device.pop("over")) if "times" in device else None
-    return JointMarket(
-        **device,
-        sessions=sessions,
-        views=tuple(m.data.view for m in members),
-        fingerprint=jax.device_put(words_of(digest)),
-        ask=ask,
-        tick_value=value,
+    two_sided = any(member.bars.ask for member in members)
+    converted = any(member.contract.currency != ACCOUNT for member in members)
+    value = of_each(
+        lambda member, first, last: jax.tree.map(lambda leaf: leaf[first], _tick_value(member))
     )
+    nearest = {
+        name: of_each(
+            lambda member, first, last, name=name: np.asarray(getattr(member.data, name))[last]
+        ).min(axis=1)
+        for name in ("bars_to_flat", "tr_sum")
+    }
+    end = np.cumsum(rows.sessions, dtype=np.int32)
+    first = end - np.array(rows.sessions, np.int32)
+    dates = rows.dates.astype(np.int64).astype(np.int32)
+    host: Any = {
+        **bid._asdict(),
+        **nearest,
+        "rows": rows.last.astype(np.int32),
+        "sessions": SessionTable(first, end, first, end - 2, dates, np.array(rows.complete)),  # type: ignore[arg-type]
+        "fingerprint": words_of(digest),
+        "ask": Quotes(*ask) if two_sided else None,
+        "tick_value": value if converted else None,
+    }
+    return JointMarket(**jax.device_put(host), views=tuple(member.data.view for member in members))
 
 
 def _notes(members: Sequence[Market], rows: _Rows) -> tuple[str, ...]:
@@ -480,8 +446,9 @@ def _notes(members: Sequence[Market], rows: _Rows) -> tuple[str, ...]:
     notes.append(
         f"{len(rows.dates)} sessions of all symbols ({sessions:,.0f} on average per symbol)"
     )
-    if rows.skipped:
+    skipped = int((rows.last - rows.first).sum())
+    if skipped:
         notes.append(
-            f"{several(rows.skipped, 'bar')} that another symbol lacks joined to the next shared bar"
+            f"{several(skipped, 'bar')} that another symbol lacks joined to the next shared bar"
         )
     return tuple(notes)
