@@ -17,7 +17,7 @@ from jaxtrade.config import Roll
 from jaxtrade.data.bars import Leg, splice_dates
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.tabular import Fault, Table
+from jaxtrade.data.read.tabular import Table
 from jaxtrade.notation import iso
 
 MONTHS = "FGHJKMNQUVXZ"
@@ -71,52 +71,42 @@ def roll_rows(
     codes = table.texts(names.get("expiry") or names["symbol"]).to_numpy(str)
     days = trade_dates(seconds, contract)
     named = {} if isinstance(roll, str) else roll
-    back = [
-        Fault(
-            f"data.roll goes back from {before} to {after}",
-            "name the expiries in the order they expire in",
-        )
-        for before, after in pairwise(named)
-        if before.isdigit() and after.isdigit() and after < before
-    ]
-    if back:
-        raise table.error(back)
+    for before, after in pairwise(named):
+        if before.isdigit() and after.isdigit() and after < before:
+            table.fault(
+                f"data.roll goes back from {before} to {after}",
+                "name the expiries in the order they expire in",
+            )
+    table.check()
     firsts = [
         (code, str(days.min()) if first == START else first) for code, first in named.items()
     ] or by_volume(table, names, codes, days)
     edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + ONE_DAY]
-    places, faults, begins = [], list[Fault](), np.datetime64(firsts[0][1])
+    places, begins = [], np.datetime64(firsts[0][1])
     for (code, first), ends in zip(firsts, edges, strict=True):
         found = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
         own = days[codes == code]
         its_bars = f"(its bars: {own.min()}..{own.max()})"
         if not len(found) and follows:
-            faults.append(
-                Fault(
-                    f"no bar of contract {code} {span(named, code)}, where it is the one in {follows} {its_bars}",
-                    GIVE_THEM,
-                )
+            table.fault(
+                f"no bar of contract {code} {span(named, code)}, where it is the one in {follows} {its_bars}",
+                GIVE_THEM,
             )
         elif not len(found):
-            faults.append(
-                Fault(
-                    f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
-                    f"{its_bars}",
-                    "correct the first trade dates in data.roll",
-                )
+            table.fault(
+                f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
+                f"{its_bars}",
+                "correct the first trade dates in data.roll",
             )
         elif named and not follows and places and (begun := days[found].min()) != begins:
-            faults.append(
-                Fault(
-                    f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
-                    f"(its next: {begun})",
-                    f"set data.roll to {code}: {begun}, or give its bars of that date",
-                )
+            table.fault(
+                f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
+                f"(its next: {begun})",
+                f"set data.roll to {code}: {begun}, or give its bars of that date",
             )
         places.append(found)
         begins = ends
-    if faults:
-        raise table.error(faults)
+    table.check()
     close = table.numbers(names["close"]) * price_scale
     legs = [Leg(firsts[0][0], START)]
     for (old, _), (code, first) in pairwise(firsts):
