@@ -13,11 +13,14 @@ GOOG. All checks are array operations on integer ticks.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from jaxtrade.config import DataConfig, ShareSplit
+from jaxtrade.config import DataConfig, RunConfig, ShareSplit
 from jaxtrade.data.bars import Bars, splice_dates
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import Schedule, check_stamps, findings
+from jaxtrade.data.calendar.sessions import cut_short, schedule_of
 from jaxtrade.data.patterns import (
     BarFinding,
     Scale,
@@ -117,6 +120,29 @@ def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[st
     if refused and not data.allow_jumps:
         raise DataError(_refusal(refused, data.splits))
     return tuple(each.text() for each in found)
+
+
+class Checked(NamedTuple):
+    """What the bars of a market show beside its calendar: their schedule, warnings (findings, and
+    sessions that are cut short), and where they differ from the schedule."""
+
+    schedule: Schedule
+    warnings: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+def check_bars(bars: Bars, config: RunConfig) -> Checked:
+    """All that can be said of validated bars.
+
+    Raises DataError for dates without a session, stamps that look shifted, and likely splits that are
+    not stated.
+    """
+    schedule = schedule_of(bars, config.data.calendar)
+    stamps = bars.time, bars.bar_seconds, bars.contract
+    check_stamps(schedule, *stamps, bars.source)
+    found = require_stated(bars, schedule, config.data)
+    cut = (each.text() for each in cut_short(bars, schedule, config))
+    return Checked(schedule, (*found, *cut), findings(schedule, *stamps))
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------

@@ -14,16 +14,10 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import PRICES, Bars, splice_dates
-from jaxtrade.data.calendar.schedule import (
-    Schedule,
-    check_stamps,
-    findings,
-)
+from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.calendar.sessions import (
     bars_to_flat,
-    cut_short,
     feature_windows,
-    schedule_of,
     session_rows,
     window_ages,
 )
@@ -45,7 +39,7 @@ from jaxtrade.data.features.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.findings import require_stated
+from jaxtrade.data.findings import check_bars
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
@@ -242,9 +236,7 @@ def build_market(
     contract, value = bars.contract, tick_values(bars, rates)
     names, context = config.env.features, context_features(config.env.task)
     columns = table_columns(names, context)  # raises for an unknown feature, before any is computed
-    schedule = schedule_of(bars, config.data.calendar)
-    check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
-    found = require_stated(bars, schedule, config.data)
+    schedule, warnings, differences = check_bars(bars, config)
     ids = feature_windows(bars, schedule, config)
     host = feature_input(bars)
     tr_sum = np.concatenate(
@@ -266,13 +258,12 @@ def build_market(
     no_volume = not bars.volume.any() and absent_features((*names, *context))
     sessions = np.asarray(rows.date).astype("datetime64[D]")
     notes = (
-        *found,
-        *(each.text() for each in cut_short(bars, schedule, config)),
+        *warnings,
         *bars.notes,
         *([rule] if rule else []),
         *(note for found in passages for note in found.notes),
         *schedule.notes,
-        *findings(schedule, bars.time, bars.bar_seconds, contract),
+        *differences,
         *_session_notes(sessions[~rows.complete], ids, bars, config),
         *([NO_VOLUME] if no_volume else []),
     )

@@ -464,7 +464,7 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
         ]
         rows.append((day, ends[0], ends[1], ends[1], ends[1]))
     notes = (
-        f"calendar inferred from the bars: sessions {_hhmm(usual_open)}-{_hhmm(usual_close)} exchange time"
+        f"calendar inferred from the bars: sessions {hhmm(usual_open)}-{hhmm(usual_close)} exchange time"
         + (f"; early closes assumed on {', '.join(short[:10])}" if short else "")
         + (f" and {len(short) - 10} more" if len(short) > 10 else ""),
     )
@@ -476,7 +476,8 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     return _schedule(rows, contract, "infer", notes)
 
 
-def _hhmm(seconds: int) -> str:
+def hhmm(seconds: int) -> str:
+    """Seconds of a day as a time of day, HH:MM."""
     return f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}"
 
 

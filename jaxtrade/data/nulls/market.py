@@ -165,8 +165,8 @@ def martingale_bars(bars: Bars, generator: np.random.Generator, after: int = 0) 
     gap, body = minute_volatility(bars)
     minute = bars.minutes
     bid = prices_of(bars)[0]  # int64[4, T]: the real prices, replaced date by date
-    start, rows = anchors(bars), bars.date_starts
-    for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
+    start = anchors(bars)
+    for first, end in zip(bars.date_starts.tolist(), bars.date_ends.tolist(), strict=True):
         begin = max(first, after)
         if begin >= end:
             continue
@@ -237,13 +237,14 @@ def permuted_sessions(real: NullSource, generator: np.random.Generator) -> NullB
     """
     bars, rows = real.bars, real.bars.date_starts
     order = session_order(_session_classes(real, rows), generator, bars.source)
-    lengths = np.diff(rows, append=len(bars))
-    source = np.concatenate([np.arange(int(rows[k]), int(rows[k] + lengths[k])) for k in order])
+    ends = bars.date_ends
+    lengths = ends - rows
+    source = np.concatenate([np.arange(int(rows[k]), int(ends[k])) for k in order])
     opens = real.schedule.open[real.schedule.find(bars.trade_dates[rows])]
     moved = np.repeat(
         np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
     )
-    factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
+    factors = np.repeat(_factors(bars, order), lengths[order])
     bid, ask = (_scaled(side[:, source], factors) for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
     path = real.path
@@ -269,11 +270,11 @@ def _scaled(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return np.floor(ticks * factors + 0.5).astype(np.int64)
 
 
-def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _factors(bars: Bars, order: np.ndarray) -> np.ndarray:
     """f of each place, float64[N]. It is 1 where a series begins."""
+    rows, ends = bars.date_starts, bars.date_ends - 1
     bid, ask = prices_of(bars)
     start, middle = anchors(bars)[rows], (bid[3] + ask[3]) / 2
-    ends = rows + lengths - 1
     factors, close = np.ones(len(order)), 0.0
     for place, k in enumerate(order.tolist()):
         if not start[place]:

@@ -255,9 +255,9 @@ def parse(
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        stamps = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
+        seconds, _ = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
         table.check()
-        inside = stamps.seconds - close
+        inside = seconds - close
         places, legs = roll_rows(table, prices, contract, inside, roll, scale, follows)
         table = table.chosen(places)
     if two_sided:

@@ -10,7 +10,7 @@ with array operations: cells of one shape (the same marks at the same places) at
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -52,15 +52,6 @@ MOST_WIDTH = 64  # bytes of the longest stamp
 MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
 
 
-class Stamps(NamedTuple):
-    """What cells say. seconds: int64[n], UTC seconds since 1970 of a cell with an offset,
-    wall-clock seconds of one without; UNREAD if the cell is no stamp, BROKEN if it lies between two
-    whole seconds. aware: bool[n], whether it has an offset."""
-
-    seconds: np.ndarray
-    aware: np.ndarray
-
-
 def form_of(text: str, order: Order | None) -> re.Match[str] | None:
     """The parts of a stamp. None if it is none, or puts the year last and `order` is not known."""
     return FORMS[None].fullmatch(text) or (None if order is None else FORMS[order].fullmatch(text))
@@ -80,9 +71,13 @@ def is_date(text: str) -> bool:
     )
 
 
-def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> Stamps:
+def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> tuple[np.ndarray, np.ndarray]:
     """What every cell of large strings says. order: of dates with the year last; None if it is not
     known, and no such date is read.
+
+    Returns (seconds since 1970, int64[n]: UTC of a cell with an offset, else of the wall clock;
+    UNREAD if the cell is no stamp, BROKEN if it lies between two whole seconds; bool[n], whether it
+    has an offset).
     """
     seconds, aware, done = np.full(len(texts), UNREAD), np.zeros(len(texts), bool), 0
     for start in range(0, len(texts), BLOCK):
@@ -90,7 +85,7 @@ def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> Stamps:
             rows = slice(done, done + len(chunk))
             _read_chunk(chunk, order, seconds[rows], aware[rows])
             done += len(chunk)
-    return Stamps(seconds, aware)
+    return seconds, aware
 
 
 def _read_chunk(

@@ -25,17 +25,11 @@ UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecond
 TWICE = BROKEN + 1  # an hour of the wall clock that occurs twice or never
 
 
-class Stamps(NamedTuple):
-    """seconds: int64[n], UTC; 0 for a stamp that says no time. notes: what was assumed."""
-
-    seconds: np.ndarray
-    notes: list[str]
-
-
 def parse_stamps(
     table: Table, name: str, time_zone: str | None, date_order: Order | None = None
-) -> Stamps:
-    """The stamps of a column. Cells that say no time are faults of the table.
+) -> tuple[np.ndarray, list[str]]:
+    """(the stamps of a column, int64[n] UTC seconds; what was assumed). A cell that says no time is a
+    fault of the table, and becomes 0.
 
     Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given;
     the same with other marks in the date, or with the year last (`date_order`, unless a day above
@@ -55,7 +49,7 @@ def parse_stamps(
             problem = f"unknown time zone '{time_zone}'"
             raise table.refusal(problem, UNKNOWN_ZONE) from None
     if not len(table):
-        return Stamps(np.zeros(0, np.int64), [])
+        return np.zeros(0, np.int64), []
     column, notes = table.data.column(name), []
     if pa.types.is_timestamp(column.type):
         seconds, naive = _seconds(column), not column.type.tz
@@ -79,7 +73,7 @@ def parse_stamps(
         seconds[naive], clash = utc_of(seconds[naive], zone)
         seconds[np.flatnonzero(naive)[clash]] = TWICE
     _check_cells(table, name, seconds, zone)
-    return Stamps(np.where(seconds <= TWICE, 0, seconds), notes)
+    return np.where(seconds <= TWICE, 0, seconds), notes
 
 
 NO_ZONE = (

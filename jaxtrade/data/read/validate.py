@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -147,19 +147,10 @@ MAX_TICKS = (
 )  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
 
 
-class Mapped(NamedTuple):
-    """names: field -> column name. two_sided: whether the prices are bid and ask columns; one-sided
-    price columns are then not read. notes: what was assumed.
-    """
-
-    names: dict[str, str]
-    two_sided: bool
-    notes: list[str]
-
-
-def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
-    """The columns of the fields: from the explicit map `given`, then from obvious names, which are
-    noted. A file is read as quotes as `given` maps its columns, else if it has all eight of them.
+def map_columns(table: Table, given: Mapping[str, str]) -> tuple[dict[str, str], bool, list[str]]:
+    """(field -> column name; whether the prices are bid and ask columns; what was assumed): from the
+    explicit map `given`, then from obvious names, which are noted. A file is read as quotes as
+    `given` maps its columns, else if it has all eight of them; one-sided prices are then not read.
     """
     names, notes, missing = {}, list[str](), {}
     present = table.names
@@ -227,7 +218,7 @@ def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
             f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
             f"set data.columns={{{field}: NAME}}{hint}",
         )
-    return Mapped(names, two_sided, notes)
+    return names, two_sided, notes
 
 
 def product_of(symbol: str, own: str = "") -> str:
