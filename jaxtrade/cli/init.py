@@ -205,7 +205,7 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
             **split,
         }
     text = (
-        f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
+        f"# Written by jaxtrade init from {seen.file}, read as {seen.layout.title}: {sessions} sessions.\n"
         + dump_yaml(values)
     )
     with out.open("x", encoding="utf-8") as file:

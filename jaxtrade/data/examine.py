@@ -65,11 +65,6 @@ class Examined:
     sides: int
     notes: tuple[str, ...]
 
-    @property
-    def title(self) -> str:
-        """What the file is, for messages."""
-        return self.layout.title
-
 
 def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Examined:
     """Look at a file. Raises DataError if it cannot be read, or if a column that every market needs
