@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -170,12 +170,8 @@ def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
 
 
 def _smooth_in_order(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
-    out = np.empty(len(values))
-    y = float(seed)
-    for i, x in enumerate(values.tolist()):
-        y += alpha * (x - y)
-        out[i] = y
-    return out
+    steps = accumulate(values.tolist(), lambda y, x: y + alpha * (x - y), initial=float(seed))
+    return np.array(list(steps)[1:], np.float64)
 
 
 def true_ranges(bars: Window) -> np.ndarray:
