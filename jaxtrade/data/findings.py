@@ -13,6 +13,7 @@ GOOG. All checks are array operations on integer ticks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -153,7 +154,7 @@ def _level_changes(
     schedule: Schedule,
     scale: Scale,
     splits: tuple[ShareSplit, ...],
-) -> list[BarFinding]:
+) -> Iterator[BarFinding]:
     """Splits and other changes of the price level between neighbouring trade dates."""
     starts, ends = bars.date_starts, bars.date_ends
     days, back = bars.trade_dates[starts], np.arange(LEVEL_BARS)
@@ -165,17 +166,12 @@ def _level_changes(
     hole = np.diff(np.searchsorted(schedule.dates, days))
     far = (np.abs(gap) >= max(SPLIT_DAY * scale.day, SPLIT_LEAST)) & (hole <= MOST_SESSIONS)
     spliced = np.diff(np.searchsorted(splice_dates(bars.legs), days, side="right")) > 0
-    found = []
     for i in np.flatnonzero(far & ~spliced):
         whole = [float(np.median(bars.close[starts[k] : ends[k]])) for k in (i, i + 1)]
         if abs(np.log(whole[1] / whole[0]) - gap[i]) > 0.5 * abs(gap[i]):
             continue  # the level does not stay: no split
-        found.append(
-            _level_change(
-                bars, int(starts[i + 1]), str(days[i + 1]), (before[i], after[i]), scale, splits
-            )
-        )
-    return found
+        row, levels = int(starts[i + 1]), (before[i], after[i])
+        yield _level_change(bars, row, str(days[i + 1]), levels, scale, splits)
 
 
 def _level_change(
