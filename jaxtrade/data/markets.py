@@ -144,27 +144,23 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
             [member.num_sessions for member in members],
         )
     )
-    _check_size(members, int(offsets[-1]))
+    bars, width = int(offsets[-1]), members[0].data.view.value.shape[-1]
+    if bars * width >= INT32:
+        raise DataError(
+            f"{', '.join(symbols)}: {bars:,} bars of {width} columns "
+            f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
+            "fewer features (env.features), or fewer years (data.start, data.end)"
+        )
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
     joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *_alike(members, offsets))
     # A base that any symbol needs is 0 for the others.
     bases = [int(member.data.view.base or 0) for member in members]
     base = np.array(bases, np.int32) if any(bases) else None
-    symbols = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
+    symbol = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
     view = joined.view.replace(base=base)
-    joined = joined.replace(fingerprint=words_of(digest), symbol=symbols, view=view)
+    joined = joined.replace(fingerprint=words_of(digest), symbol=symbol, view=view)
     data = to_device(joined, config)
     return MarketSet(tuple(members), data, digest, offsets, session_offsets)
-
-
-def _check_size(members: Sequence[Market], bars: int) -> None:
-    width = members[0].data.view.value.shape[-1]
-    if bars * width >= INT32:
-        raise DataError(
-            f"{', '.join(member.name for member in members)}: {bars:,} bars of {width} columns "
-            f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
-            "fewer features (env.features), or fewer years (data.start, data.end)"
-        )
 
 
 def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:

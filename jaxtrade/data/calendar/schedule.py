@@ -322,7 +322,7 @@ def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
 
 def on_weekend(dates: np.ndarray) -> np.ndarray:
     """Whether each date, datetime64[D], is a Saturday or a Sunday."""
-    return (dates.astype(np.int64) + 3) % 7 >= 5
+    return ~np.is_busday(dates)
 
 
 def wall_to_utc(day: date, clock: time, zone: str) -> int:
