@@ -156,29 +156,31 @@ def by_volume(
             "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
         )
     first_year = int(str(days.min())[:4])
-    month = {str(code): expiry_month(str(code), first_year) for code in np.unique(codes)}
-    if unread := [code for code, at in month.items() if not at]:
+    known, code_of = np.unique(codes, return_inverse=True)
+    month = [expiry_month(code, first_year) for code in known.tolist()]
+    if not all(month):
         raise table.refusal(
-            f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry "
-            "(as 201312, 20131220, ESZ3, ESZ13 and ESZ2013 do)",
+            f"data.roll=volume cannot order the contracts: '{known[month.index('')]}' does not tell its "
+            "expiry (as 201312, 20131220, ESZ3, ESZ13 and ESZ2013 do)",
             "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}",
         )
-    order = sorted(month, key=lambda code: month[code])
-    rank = {code: i for i, code in enumerate(order)}
+    order = np.argsort(month, kind="stable")
+    contracts, month = known[order].tolist(), sorted(month)
+    rank = np.argsort(order)[code_of]
     dates, day_of = np.unique(days, return_inverse=True)
-    traded = np.zeros((len(dates), len(order)))
-    np.add.at(traded, (day_of, np.array([rank[code] for code in codes])), volume)
-    front = min(rank[code] for code in np.unique(codes[day_of == 0]))
-    firsts = [(order[front], str(dates[0]))]
+    traded = np.zeros((len(dates), len(contracts)))
+    np.add.at(traded, (day_of, rank), volume)
+    front = int(rank[day_of == 0].min())
+    firsts = [(contracts[front], str(dates[0]))]
     for i in range(1, len(dates)):
-        alive = [k for k in range(front, len(order)) if month[order[k]] >= str(dates[i])[:7]]
+        alive = [k for k in range(front, len(contracts)) if month[k] >= str(dates[i])[:7]]
         if not alive:
             problem = f"every contract of the file has expired before {dates[i]}"
             raise table.refusal(problem, "end the data before (data.end)")
         best = max(alive, key=lambda k: (traded[i - 1, k], -k))
         if best != front:
             front = best
-            firsts.append((order[front], str(dates[i])))
+            firsts.append((contracts[front], str(dates[i])))
     return firsts
 
 
