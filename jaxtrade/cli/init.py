@@ -200,7 +200,7 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
             **split,
         }
     text = (
-        f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
+        f"# Written by jaxtrade init from {seen.file}, read as {seen.layout.title}: {sessions} sessions.\n"
         + dump_yaml(values)
     )
     with out.open("x", encoding="utf-8") as file:
@@ -217,13 +217,10 @@ def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort 
     It stays if the user states data.end, if no other session could be the test, or if it has no
     decisions: a longer export of the same name then needs no change.
     """
-    from jaxtrade.data.calendar.schedule import schedule_for
-    from jaxtrade.data.calendar.sessions import cut_short
+    from jaxtrade.data.calendar.sessions import cut_short, schedule_of
     from jaxtrade.data.market import decision_sessions
 
-    schedule = schedule_for(
-        config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source
-    )
+    schedule = schedule_of(bars, config.data.calendar)
 
     def sessions(of: Bars) -> int:
         return len(decision_sessions(of, schedule, config).date)

@@ -144,7 +144,7 @@ def describe(seen: Examined) -> list[str]:
         f"{candidate.symbol} ({', '.join(candidate.why)})" for candidate in candidates(seen)[:SHOWN]
     ]
     lines = [
-        f"{seen.file}: read as {seen.title}",
+        f"{seen.file}: read as {seen.layout.title}",
         "  columns   " + ", ".join(f"{field} = {name}" for field, name in seen.columns.items()),
         f"  bars      {seen.rows:,} rows, usually {seen.bar_seconds} s apart",
         f"  first     {first} ({clock})",
@@ -162,7 +162,11 @@ def describe(seen: Examined) -> list[str]:
     )
     return [
         *lines,
-        *(f"  note: {note}" for note in seen.notes if not note.startswith(f"read as {seen.title}")),
+        *(
+            f"  note: {note}"
+            for note in seen.notes
+            if not note.startswith(f"read as {seen.layout.title}")
+        ),
     ]
 
 

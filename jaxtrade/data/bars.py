@@ -150,6 +150,11 @@ class Bars:
         """The first row of each trade date, int64."""
         return run_starts(self.trade_dates)
 
+    @cached_property
+    def date_ends(self) -> np.ndarray:
+        """The row after the last of each trade date, int64."""
+        return np.append(self.date_starts[1:], len(self))
+
     @property
     def minutes(self) -> np.ndarray:
         """int64[T], the minute of the exchange day of each open stamp."""

@@ -86,10 +86,8 @@ class Contract:
         """Plausible (low, high) in points for bars of a calendar year; None if no range is
         known.
         """
-        for known, low, high in self.price_ranges:
-            if known == year:
-                return low, high
-        return None
+        ranges = ((low, high) for known, low, high in self.price_ranges if known == year)
+        return next(ranges, None)
 
     def under(self, config: RunConfig) -> Contract:
         """The contract with a configuration's costs and minimum stop in place of its own.

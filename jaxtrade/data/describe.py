@@ -12,14 +12,13 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import (
     DAY,
-    check_stamps,
-    findings,
+    hhmm,
     local_seconds,
     most_common,
 )
-from jaxtrade.data.calendar.sessions import cut_short, schedule_of
+from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.contracts import contract_of
-from jaxtrade.data.findings import require_stated
+from jaxtrade.data.findings import check_bars
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.sources import dollars_per_tick, read_keys
@@ -64,8 +63,7 @@ def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
 
 def _usual_clock(stamps: np.ndarray, market: Market) -> str:
     """The most common time of day of UTC stamps, HH:MM in the market's time zone."""
-    usual = most_common(local_seconds(stamps, market.contract.zone) % DAY)
-    return f"{usual // 3600:02d}:{usual // 60 % 60:02d}"
+    return hhmm(most_common(local_seconds(stamps, market.contract.zone) % DAY))
 
 
 def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
@@ -274,12 +272,8 @@ def check(file: str, config: RunConfig) -> str:
 def check_text(bars: Bars, config: RunConfig) -> str:
     """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the
     calendar, or for a likely share split that is not stated."""
-    schedule = schedule_of(bars, config.data.calendar)
-    check_stamps(schedule, bars.time, bars.bar_seconds, bars.contract, bars.source)
-    found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
-    suspect = require_stated(bars, schedule, config.data)
-    cut = [each.text() for each in cut_short(bars, schedule, config)]
-    warnings = sum(line.startswith("WARNING: ") for line in (*suspect, *cut))
+    schedule, noted, found = check_bars(bars, config)
+    warnings = sum(line.startswith("WARNING: ") for line in noted)
     low, high = (
         int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max())
     )
@@ -296,4 +290,4 @@ def check_text(bars: Bars, config: RunConfig) -> str:
         lines.append(
             f"  too few to train on: {history_needed(config)} bars of history are needed before a decision"
         )
-    return "\n".join(lines + _notes([*suspect, *cut, *bars.notes, *schedule.notes, *found]))
+    return "\n".join(lines + _notes([*noted, *bars.notes, *schedule.notes, *found]))

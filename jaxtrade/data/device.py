@@ -62,6 +62,14 @@ BLOCK = 1 << 14  # rows computed at once, so that temporary columns stay in the 
 ALIGNMENT = 64
 
 
+CENTRED: dict[str, tuple[float, float]] = {  # unit -> what is subtracted, and the divisor
+    "index": (50.0, 50.0),
+    "negative_index": (-50.0, 50.0),
+    "score": (0.0, 100.0),
+    "ratio": (1.0, 1.0),
+}
+
+
 def slot_value(
     unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float
 ) -> np.ndarray:
@@ -85,18 +93,10 @@ def slot_value(
             return np.log(np.maximum(x, 1.0))
         case "volume":
             return np.log(x + 1.0)
-        case "index":
-            return (x - 50.0) / 50.0
-        case "negative_index":
-            return (x + 50.0) / 50.0
-        case "score":
-            return x / 100.0
-        case "ratio":
-            return x - 1.0
         case "share":
             return x * close
-        case _:
-            return x
+    less, over = CENTRED.get(unit, (0.0, 1.0))
+    return (x - less) / over
 
 
 def price_base(lowest: int, highest: int, source: str) -> int:

@@ -22,8 +22,8 @@ from jaxtrade.data.formats.recognise import Layout, Stated
 from jaxtrade.data.read.bars import Stamp, keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
-from jaxtrade.data.read.tabular import Fault, Table, read_table
-from jaxtrade.data.read.validate import map_columns, order_faults, product_of
+from jaxtrade.data.read.tabular import Table, read_table
+from jaxtrade.data.read.validate import map_columns, newest_first, product_of
 from jaxtrade.errors import ConfigError, DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
@@ -65,11 +65,6 @@ class Examined:
     sides: int
     notes: tuple[str, ...]
 
-    @property
-    def title(self) -> str:
-        """What the file is, for messages."""
-        return self.layout.title
-
 
 def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Examined:
     """Look at a file. Raises DataError if it cannot be read, or if a column that every market needs
@@ -78,21 +73,20 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     stated: what the user says about it. expiry: the contract to look at.
     """
     table = read_table(path)
-    keys, about, _ = keys_of(table, stated)  # what is not stated is asked for later
-    names, two_sided, mapped, faults = map_columns(table, keys.columns)
+    keys, about = keys_of(table, stated)  # what is not stated is asked for later
+    names, two_sided, mapped = map_columns(table, keys.columns)
     rows = len(table)
     if not rows:
-        faults = [*faults, Fault("no bars", "export the bars again")]
-    if faults:
-        raise table.error(faults)
+        table.fault("no bars", "export the bars again")
+    table.check()
     contracts, table = _contracts(table, names, expiry)
     time = names["time"]
     first, last = (str(table.cell(time, at)) for at in (0, len(table) - 1))
     ordered = bool(keys.date_order or not LAST.match(first) or proven_order(table, time)[0])
     order = keys.date_order if ordered else "mdy"
-    wall, _, faults = parse_stamps(table, time, "UTC", order)
-    if faults := [*faults, *order_faults(table, time, wall)]:
-        raise table.error(faults)
+    wall, _ = parse_stamps(table, time, "UTC", order)
+    newest_first(table, time, wall)
+    table.check()
     prices = {
         field: table.numbers(names[f"bid_{field}" if two_sided else field]) * keys.price_scale
         for field in ("low", "high", "close")

@@ -13,20 +13,24 @@ GOOG. All checks are array operations on integer ticks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.config import DataConfig, ShareSplit
+from jaxtrade.config import DataConfig, RunConfig, ShareSplit
 from jaxtrade.data.bars import Bars, splice_dates
-from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.calendar.schedule import Schedule, check_stamps, findings
+from jaxtrade.data.calendar.sessions import cut_short, schedule_of
 from jaxtrade.data.patterns import (
-    Pattern,
+    BarFinding,
     Scale,
     bars_per_date,
     copied_block,
+    finding,
     halved_bars,
     regular_gaps,
+    runs,
     scale_of,
     two_levels,
     weekend_bars,
@@ -75,38 +79,6 @@ STALE_BARS, STALE_LEAST, STALE_TIMES = 90, 20, 5
 ERODED = 16  # shorter runs are not measured
 
 
-@dataclass(frozen=True)
-class BarFinding:
-    """One thing that looks wrong.
-
-    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone. row: the first bar; None
-        for the whole
-    series. where: file and line of that bar, and its stamp. bars: how many bars it concerns. size:
-    how large it is, in words. ratio: of a split as NEW:OLD; refuses training until the split is
-    stated. date: of that split.
-    """
-
-    kind: str
-    row: int | None
-    where: str
-    bars: int
-    size: str
-    cause: str
-    fix: str
-    date: str | None = None
-    ratio: str | None = None
-
-    @property
-    def refuses(self) -> bool:
-        """Whether the market is refused until `data.splits` or `data.allow_jumps` is set."""
-        return self.ratio is not None
-
-    def text(self) -> str:
-        """The finding as one line."""
-        fix = self.fix or "none needed: data.allow_jumps accepts it"
-        return f"WARNING: {self.where}: {self.size}; likely {self.cause}. Fix: {fix}"
-
-
 def bar_findings(
     bars: Bars,
     schedule: Schedule,
@@ -122,30 +94,18 @@ def bar_findings(
     if bars.synthetic or len(bars) < 3:
         return ()
     bars = bars.mid
-    scale, found = scale_of(bars), list[BarFinding]()
-    if scale is not None:
-        found = _level_changes(bars, schedule, scale, splits)
-    patterns = (
-        ("spike", None if scale is None else _spikes(bars, scale)),
-        ("levels", _levels(bars)),
-        ("stale", _stale(bars)),
-        ("copy", copied_block(bars)),
-        ("no_volume", _without_volume(bars)),
-        ("gaps", regular_gaps(bars) or halved_bars(bars)),
-        ("zone", wrong_hours(bars) or weekend_bars(bars, schedule, zone)),
+    scale = scale_of(bars)
+    found = (
+        *_level_changes(bars, schedule, scale, splits),
+        _spikes(bars, scale),
+        two_levels(bars) or _other_level(bars),
+        _stale(bars),
+        copied_block(bars),
+        _without_volume(bars),
+        regular_gaps(bars) or halved_bars(bars),
+        wrong_hours(bars) or weekend_bars(bars, schedule, zone),
     )
-    found += [_finding(kind, bars, pattern) for kind, pattern in patterns if pattern is not None]
-    return tuple(found)
-
-
-def _finding(kind: str, bars: Bars, found: Pattern, **split: str) -> BarFinding:
-    """A finding about one pattern. A row below 0 stands for the whole series."""
-    row, (_, count, size, cause, fix) = found.row, found
-    if row < 0:
-        return BarFinding(kind, None, bars.source, count, size, cause, fix)
-    place = bars.source if bars.places is None else bars.places.text(row)
-    where = f"{place}: bar {iso(bars.time[row])}"
-    return BarFinding(kind, row, where, count, size, cause, fix, **split)
+    return tuple(each for each in found if each)
 
 
 def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[str, ...]:
@@ -157,9 +117,33 @@ def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[st
         note.startswith(OWN_OFFSET) for note in bars.notes
     )  # data.time_zone has no effect then
     found = bar_findings(bars, schedule, data.splits, None if own else data.time_zone)
-    if not data.allow_jumps and (problem := refusal(found, data.splits)):
-        raise DataError(problem)
+    refused = [each for each in found if each.ratio]
+    if refused and not data.allow_jumps:
+        raise DataError(_refusal(refused, data.splits))
     return tuple(each.text() for each in found)
+
+
+class Checked(NamedTuple):
+    """What the bars of a market show beside its calendar: their schedule, warnings (findings, and
+    sessions that are cut short), and where they differ from the schedule."""
+
+    schedule: Schedule
+    warnings: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+def check_bars(bars: Bars, config: RunConfig) -> Checked:
+    """All that can be said of validated bars.
+
+    Raises DataError for dates without a session, stamps that look shifted, and likely splits that are
+    not stated.
+    """
+    schedule = schedule_of(bars, config.data.calendar)
+    stamps = bars.time, bars.bar_seconds, bars.contract
+    check_stamps(schedule, *stamps, bars.source)
+    found = require_stated(bars, schedule, config.data)
+    cut = (each.text() for each in cut_short(bars, schedule, config))
+    return Checked(schedule, (*found, *cut), findings(schedule, *stamps))
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------
@@ -170,11 +154,10 @@ def _level_changes(
     schedule: Schedule,
     scale: Scale,
     splits: tuple[ShareSplit, ...],
-) -> list[BarFinding]:
+) -> Iterator[BarFinding]:
     """Splits and other changes of the price level between neighbouring trade dates."""
-    starts = bars.date_starts
-    days, ends = bars.trade_dates[starts], np.append(starts[1:], len(bars))
-    back = np.arange(LEVEL_BARS)
+    starts, ends = bars.date_starts, bars.date_ends
+    days, back = bars.trade_dates[starts], np.arange(LEVEL_BARS)
     before = np.median(
         bars.close[np.maximum(ends[:-1, None] - 1 - back, starts[:-1, None])], axis=1
     )
@@ -183,17 +166,12 @@ def _level_changes(
     hole = np.diff(np.searchsorted(schedule.dates, days))
     far = (np.abs(gap) >= max(SPLIT_DAY * scale.day, SPLIT_LEAST)) & (hole <= MOST_SESSIONS)
     spliced = np.diff(np.searchsorted(splice_dates(bars.legs), days, side="right")) > 0
-    found = []
     for i in np.flatnonzero(far & ~spliced):
         whole = [float(np.median(bars.close[starts[k] : ends[k]])) for k in (i, i + 1)]
         if abs(np.log(whole[1] / whole[0]) - gap[i]) > 0.5 * abs(gap[i]):
             continue  # the level does not stay: no split
-        found.append(
-            _level_change(
-                bars, int(starts[i + 1]), str(days[i + 1]), (before[i], after[i]), scale, splits
-            )
-        )
-    return found
+        row, levels = int(starts[i + 1]), (before[i], after[i])
+        yield _level_change(bars, row, str(days[i + 1]), levels, scale, splits)
 
 
 def _level_change(
@@ -209,16 +187,21 @@ def _level_change(
     rest = abs(abs(gap) - np.log(nearest))
     moved = f"prices go from {price(levels[0], bars.contract)} to {price(levels[1], bars.contract)} and stay"
     if any(split.date == day for split in splits):
-        found = Pattern(
+        return finding(
+            "split",
+            bars,
             row,
             1,
             f"after data.splits, {moved}",
             "a file that is adjusted already, or a wrong ratio",
             f"correct or drop {day} in data.splits (ratio: new shares for one old share)",
+            date=day,
+            ratio="1:1",
         )
-        return _finding("split", bars, found, date=day, ratio="1:1")
     if rest > np.clip(NEAR_DAY * scale.day, *NEAR):
-        found = Pattern(
+        return finding(
+            "jump",
+            bars,
             row,
             1,
             f"{moved} (a factor of {np.exp(abs(gap)):.2f}, "
@@ -226,23 +209,17 @@ def _level_change(
             "another instrument, another price scale, or news",
             "check the file on both sides of that date; set data.start or data.end if it is wrong",
         )
-        return _finding("jump", bars, found)
     whole = f"{nearest:g}:1" if nearest % 1 == 0 else f"{2 * nearest:g}:2"
     ratio = whole if gap > 0 else ":".join(reversed(whole.split(":")))
     cause = f"a share split {ratio} that the prices are not adjusted for"
     if bars.contract.kind != "equity":
         cause = f"two price scales in one file ({ratio})"
-    found = Pattern(row, 1, f"{moved} (within {100 * rest:.1f} % of {ratio})", cause, "")
-    return _finding("split", bars, found, date=day, ratio=ratio)
+    size = f"{moved} (within {100 * rest:.1f} % of {ratio})"
+    return finding("split", bars, row, 1, size, cause, "", date=day, ratio=ratio)
 
 
-def refusal(found: tuple[BarFinding, ...], splits: tuple[ShareSplit, ...]) -> str | None:
-    """The error for splits that are not stated, with the keys that state or accept them. None if
-    there are none.
-    """
-    refused = [each for each in found if each.refuses]
-    if not refused:
-        return None
+def _refusal(refused: list[BarFinding], splits: tuple[ShareSplit, ...]) -> str:
+    """The error for splits that are not stated, with the keys that state or accept them."""
     lines = [
         f"{each.where}: {each.size}; likely {each.cause}"
         + (f". Fix: {each.fix}" if each.fix else "")
@@ -252,8 +229,7 @@ def refusal(found: tuple[BarFinding, ...], splits: tuple[ShareSplit, ...]) -> st
     if unstated:
         stated = {split.date: split.ratio for split in splits} | unstated
         listed = ", ".join(
-            f"{{date: {day}, ratio: {_short(str(stated[day]))}}}"
-            for day in sorted(map(str, stated))
+            f"{{date: {day}, ratio: {_short(stated[day])}}}" for day in sorted(stated)
         )
         lines.append(
             f"Fix: --set 'data.splits=[{listed}]' divides the prices before each date by its ratio; or, if "
@@ -271,7 +247,7 @@ def _short(ratio: str) -> str:
 # --- single bars ------------------------------------------------------------------------------------------------------
 
 
-def _spikes(bars: Bars, scale: Scale) -> Pattern | None:
+def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
     """Bars that stand far off both neighbours and leave no trace. The first and the last bar are
     not judged.
     """
@@ -299,29 +275,28 @@ def _spikes(bars: Bars, scale: Scale) -> Pattern | None:
             f"{iso(bars.time[int(rows[worst])])})"
         )
     )
-    return Pattern(
+    return finding(
+        "spike",
+        bars,
         first,
         len(rows),
         f"stands {100 * size[0]:+.1f} % off the bars before and after it, and no trace remains{more}",
         "a bad print",
-        "correct or remove the row; such a bar fills stops and targets that no market "
-        "would have filled",
+        "correct or remove the row; such a bar fills stops and targets that no market would have filled",
     )
 
 
 # --- runs of bars -----------------------------------------------------------------------------------------------------
 
 
-def _stale(bars: Bars) -> Pattern | None:
+def _stale(bars: Bars) -> BarFinding | None:
     """Runs of identical bars, far longer than the longest run of a usual date."""
     same = np.ones(len(bars) - 1, bool)
     for name in ("close", "open", "high", "low"):
         prices = getattr(bars, name)
         same &= prices[1:] == prices[:-1]
-    eroded, length = same, 1
-    while length < ERODED and len(eroded) > length:
-        eroded, length = eroded[:-length] & eroded[length:], 2 * length
-    inside = np.flatnonzero(eroded)
+    still, length = runs(same, ERODED)
+    inside = np.flatnonzero(still)
     if not len(inside):
         return None
     cut = np.flatnonzero(np.diff(inside) > 1)
@@ -339,27 +314,23 @@ def _stale(bars: Bars) -> Pattern | None:
     if not bad.any():
         return None
     first, count = int(begins[bad][0]), int(lengths[bad].sum())
-    runs = (
+    several = (
         "" if bad.sum() == 1 else f" (in {int(bad.sum())} runs; the longest {int(lengths.max())})"
     )
-    return Pattern(
+    return finding(
+        "stale",
+        bars,
         first,
         count,
-        f"{count} bars repeat one price, open to close{runs}",
+        f"{count} bars repeat one price, open to close{several}",
         "a feed that stood still, or filled gaps",
         "remove those rows, or give bars of another source",
     )
 
 
-def _levels(bars: Bars) -> Pattern | None:
-    """Two price levels inside one trade date: bars that turn between them, or a change that
-    stays.
-    """
-    found = two_levels(bars)
-    if found is not None:
-        return found
-    starts = bars.date_starts
-    ends = np.append(starts[1:], len(bars))
+def _other_level(bars: Bars) -> BarFinding | None:
+    """A change of the price level inside one trade date that stays."""
+    starts, ends = bars.date_starts, bars.date_ends
     for row in np.flatnonzero(np.abs(np.log(bars.open[1:] / bars.close[:-1])) >= SPLIT_LEAST) + 1:
         date = int(np.searchsorted(starts, row, side="right")) - 1
         sides = bars.close[starts[date] : row], bars.close[row : ends[date]]
@@ -367,7 +338,9 @@ def _levels(bars: Bars) -> Pattern | None:
             continue
         before, after = (float(np.median(side)) for side in sides)
         if abs(np.log(after / before)) >= SPLIT_LEAST:
-            return Pattern(
+            return finding(
+                "levels",
+                bars,
                 int(row),
                 len(sides[1]),
                 f"inside one trade date, prices go from {price(before, bars.contract)} to "
@@ -381,10 +354,12 @@ def _levels(bars: Bars) -> Pattern | None:
 # --- the whole series -------------------------------------------------------------------------------------------------
 
 
-def _without_volume(bars: Bars) -> Pattern | None:
+def _without_volume(bars: Bars) -> BarFinding | None:
     if NO_VOLUME_COLUMN in bars.notes or bars.volume.any():
         return None
-    return Pattern(
+    return finding(
+        "no_volume",
+        bars,
         -1,
         len(bars),
         "the volume column holds 0 in every bar",

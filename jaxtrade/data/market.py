@@ -14,16 +14,10 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import PRICES, Bars, splice_dates
-from jaxtrade.data.calendar.schedule import (
-    Schedule,
-    check_stamps,
-    findings,
-)
+from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.calendar.sessions import (
     bars_to_flat,
-    cut_short,
     feature_windows,
-    schedule_of,
     session_rows,
     window_ages,
 )
@@ -45,9 +39,9 @@ from jaxtrade.data.features.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.findings import require_stated
+from jaxtrade.data.findings import check_bars
 from jaxtrade.data.intrabar import market_path, side_passages
-from jaxtrade.data.members import member_configs
+from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
@@ -56,8 +50,67 @@ from jaxtrade.types import IntrabarPath, MarketData, Quotes, SessionTable
 INT32 = 1 << 31
 
 
+class Markets:
+    """What the market of a run has, be it one symbol, a set of them (`markets.MarketSet`), or several
+    held jointly (`markets.Portfolio`). Callers need not know which one they have.
+
+    members: the market of each symbol. data: the device pytree, whose `sessions` has N rows.
+    trade_dates: datetime64[D][N]. fingerprint: sha256 (hex). notes: what was assumed or found while
+    reading. extent: sessions and bars in words. facts: what a policy's bundle says.
+    """
+
+    members: tuple[Market, ...]
+    data: Any
+    trade_dates: np.ndarray
+    fingerprint: str
+    notes: tuple[str, ...]
+    extent: str
+    facts: dict[str, Any]
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What is traded, scored and evaluated apart; each part is `Markets` of one part."""
+        return (self,)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols in their order."""
+        return tuple(member.contract.symbol for member in self.members)
+
+    @property
+    def name(self) -> str:
+        """A short name for folders and titles (`members.set_name`)."""
+        return set_name(self.symbols)
+
+    @property
+    def num_bars(self) -> int:
+        """T, the number of bars."""
+        return sum(len(member.bars) for member in self.members)
+
+    @property
+    def num_sessions(self) -> int:
+        """N, the number of rows in the session table."""
+        return len(self.trade_dates)
+
+    @property
+    def session_parts(self) -> np.ndarray:
+        """int64[N]: the part of each row of the session table, as its place in `parts`."""
+        sessions = [part.num_sessions for part in self.parts]
+        return np.repeat(np.arange(len(sessions)), sessions)
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any bars are generated."""
+        return any(member.bars.synthetic for member in self.members)
+
+    @property
+    def has_volume(self) -> bool:
+        """Whether any bar has volume."""
+        return any(bool(member.bars.volume.any()) for member in self.members)
+
+
 @dataclass(frozen=True)
-class Market:
+class Market(Markets):
     """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
     data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i
@@ -66,8 +119,7 @@ class Market:
         that `data.view` was
     made from, with its close relative to `data.view.base`. columns: names of its C columns.
     fingerprint: sha256 (hex) of the table, the other device arrays and the contract's figures.
-    synthetic: whether the bars are generated. notes: what was assumed or found while reading.
-    has_volume: whether any bar has volume.
+    notes: what was assumed or found while reading.
     """
 
     data: MarketData
@@ -77,9 +129,7 @@ class Market:
     table: np.ndarray
     columns: tuple[str, ...]
     fingerprint: str
-    synthetic: bool
     notes: tuple[str, ...]
-    has_volume: bool
 
     def __repr__(self) -> str:
         dates = [str(self.trade_dates[i]) for i in (0, -1) if self.num_sessions]
@@ -95,34 +145,9 @@ class Market:
         )
 
     @property
-    def num_sessions(self) -> int:
-        """N, the number of rows in the session table."""
-        return len(self.trade_dates)
-
-    @property
-    def members(self) -> tuple[Market]:
-        """The market itself, as the only member of a set (`data.markets.Markets`)."""
+    def members(self) -> tuple[Market, ...]:
+        """The market itself, as the only member of a set."""
         return (self,)
-
-    @property
-    def parts(self) -> tuple[Market]:
-        """The market itself."""
-        return (self,)
-
-    @property
-    def name(self) -> str:
-        """Its symbol."""
-        return self.contract.symbol
-
-    @property
-    def symbols(self) -> tuple[str]:
-        """Its symbol alone."""
-        return (self.name,)
-
-    @property
-    def session_parts(self) -> np.ndarray:
-        """int64[N] zeros: every session is of this symbol."""
-        return np.zeros(self.num_sessions, np.int64)
 
     @property
     def extent(self) -> str:
@@ -140,11 +165,6 @@ class Market:
                 "synthetic": self.synthetic,
             }
         }
-
-    @property
-    def num_bars(self) -> int:
-        """T, the number of bars."""
-        return len(self.bars)
 
 
 def load_market(config: RunConfig) -> Market:
@@ -216,9 +236,7 @@ def build_market(
     contract, value = bars.contract, tick_values(bars, rates)
     names, context = config.env.features, context_features(config.env.task)
     columns = table_columns(names, context)  # raises for an unknown feature, before any is computed
-    schedule = schedule_of(bars, config.data.calendar)
-    check_stamps(schedule, bars.time, bars.bar_seconds, contract, bars.source)
-    found = require_stated(bars, schedule, config.data)
+    schedule, warnings, differences = check_bars(bars, config)
     ids = feature_windows(bars, schedule, config)
     host = feature_input(bars)
     tr_sum = np.concatenate(
@@ -236,17 +254,16 @@ def build_market(
     base = price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
     table = float_table(host, bars, ids, tr_sum, schedule, config, base)
     del host
-    rule, has_volume = describe_conversion(contract), bool(bars.volume.any())
-    no_volume = not has_volume and absent_features((*names, *context))
+    rule = describe_conversion(contract)
+    no_volume = not bars.volume.any() and absent_features((*names, *context))
     sessions = np.asarray(rows.date).astype("datetime64[D]")
     notes = (
-        *found,
-        *(each.text() for each in cut_short(bars, schedule, config)),
+        *warnings,
         *bars.notes,
         *([rule] if rule else []),
         *(note for found in passages for note in found.notes),
         *schedule.notes,
-        *findings(schedule, bars.time, bars.bar_seconds, contract),
+        *differences,
         *_session_notes(sessions[~rows.complete], ids, bars, config),
         *([NO_VOLUME] if no_volume else []),
     )
@@ -272,9 +289,7 @@ def build_market(
         table=table,
         columns=columns,
         fingerprint=digest,
-        synthetic=bars.synthetic,
         notes=notes,
-        has_volume=has_volume,
     )
 
 

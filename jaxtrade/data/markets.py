@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.market import MOST
+from jaxtrade.data.bars import PRICES, Bars, Side
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.device import to_device, words_of
-from jaxtrade.data.market import INT32, Market, load_member
-from jaxtrade.data.members import member_configs, set_name
-from jaxtrade.data.read.validate import PRICES
+from jaxtrade.data.market import INT32, Market, Markets, load_member
+from jaxtrade.data.members import member_configs
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
@@ -32,50 +32,6 @@ from jaxtrade.types import (
     SessionTable,
     TickValue,
 )
-
-
-class Markets(Protocol):
-    """The market of a run. A single `Market` is a set of one.
-
-    members: the market of each symbol. parts: what is traded, scored and evaluated apart: each
-        member of a set, but a portfolio as a whole; a part is `Markets` of one part. name, symbols.
-    data: the device pytree, whose `sessions` has N rows. trade_dates: datetime64[D][N].
-        session_parts: int64[N], the place in `parts` of each row.
-    num_bars, num_sessions: T and N; extent: both in words. fingerprint: sha256 (hex). notes: what
-        was assumed or found while reading. synthetic: whether any bars are generated.
-    has_volume: whether no feature of volume is constant. facts: what a policy's bundle says.
-    """
-
-    @property
-    def members(self) -> tuple[Market, ...]: ...
-    @property
-    def parts(self) -> tuple[Any, ...]: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def symbols(self) -> tuple[str, ...]: ...
-    @property
-    def data(self) -> Any: ...
-    @property
-    def trade_dates(self) -> np.ndarray: ...
-    @property
-    def session_parts(self) -> np.ndarray: ...
-    @property
-    def num_bars(self) -> int: ...
-    @property
-    def num_sessions(self) -> int: ...
-    @property
-    def extent(self) -> str: ...
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def notes(self) -> tuple[str, ...]: ...
-    @property
-    def synthetic(self) -> bool: ...
-    @property
-    def has_volume(self) -> bool: ...
-    @property
-    def facts(self) -> dict[str, Any]: ...
 
 
 def load_markets(config: RunConfig) -> Any:
@@ -101,7 +57,7 @@ def load_markets(config: RunConfig) -> Any:
 
 
 @dataclass(frozen=True)
-class MarketSet:
+class MarketSet(Markets):
     """M symbols in one device pytree. Row i of symbol m is row `offsets[m] + i` of `data`.
 
     members: the markets, in the order of `data.markets`. The leaves of their `data` are NumPy
@@ -134,16 +90,6 @@ class MarketSet:
         return self.members
 
     @property
-    def symbols(self) -> tuple[str, ...]:
-        """The symbols in their order."""
-        return tuple(member.name for member in self.members)
-
-    @property
-    def name(self) -> str:
-        """A short name for folders and titles (`members.set_name`)."""
-        return set_name(self.symbols)
-
-    @property
     def extent(self) -> str:
         """Symbols, sessions and bars in words."""
         return (
@@ -152,36 +98,11 @@ class MarketSet:
         )
 
     @property
-    def num_sessions(self) -> int:
-        """N, the number of rows in the session table: the sessions of all symbols."""
-        return int(self.session_offsets[-1])
-
-    @property
-    def num_bars(self) -> int:
-        """T, the bars of all symbols."""
-        return int(self.offsets[-1])
-
-    @property
     def trade_dates(self) -> np.ndarray:
         """`datetime64[D][N]`, one per row of the session table. They increase inside each symbol
         only.
         """
         return np.concatenate([member.trade_dates for member in self.members])
-
-    @property
-    def session_parts(self) -> np.ndarray:
-        """int64[N]: the symbol of each row of the session table, as its place in `members`."""
-        return np.repeat(np.arange(len(self.members)), np.diff(self.session_offsets))
-
-    @property
-    def synthetic(self) -> bool:
-        """Whether any bars are generated."""
-        return any(member.synthetic for member in self.members)
-
-    @property
-    def has_volume(self) -> bool:
-        """Whether any symbol has volume."""
-        return any(member.has_volume for member in self.members)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -223,27 +144,23 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
             [member.num_sessions for member in members],
         )
     )
-    _check_size(members, int(offsets[-1]))
+    bars, width = int(offsets[-1]), members[0].data.view.value.shape[-1]
+    if bars * width >= INT32:
+        raise DataError(
+            f"{', '.join(symbols)}: {bars:,} bars of {width} columns "
+            f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
+            "fewer features (env.features), or fewer years (data.start, data.end)"
+        )
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
     joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *_alike(members, offsets))
     # A base that any symbol needs is 0 for the others.
     bases = [int(member.data.view.base or 0) for member in members]
     base = np.array(bases, np.int32) if any(bases) else None
-    symbols = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
+    symbol = np.repeat(np.arange(len(members), dtype=np.int8), np.diff(offsets))
     view = joined.view.replace(base=base)
-    joined = joined.replace(fingerprint=words_of(digest), symbol=symbols, view=view)
+    joined = joined.replace(fingerprint=words_of(digest), symbol=symbol, view=view)
     data = to_device(joined, config)
     return MarketSet(tuple(members), data, digest, offsets, session_offsets)
-
-
-def _check_size(members: Sequence[Market], bars: int) -> None:
-    width = members[0].data.view.value.shape[-1]
-    if bars * width >= INT32:
-        raise DataError(
-            f"{', '.join(member.name for member in members)}: {bars:,} bars of {width} columns "
-            f"are {bars * width:,} numbers, more than int32 can index ({INT32:,}). Fix: fewer symbols, "
-            "fewer features (env.features), or fewer years (data.start, data.end)"
-        )
 
 
 def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
@@ -266,14 +183,22 @@ def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
         )
         if two_sided and part.ask is None:
             part = part.replace(ask=Quotes(**{name: getattr(part, name) for name in PRICES}))
-        if converts and part.tick_value is None:  # dollars, in the form of a converted value
-            ones = np.ones(len(member.bars), np.int32)
-            mills = ones * np.int32(member.contract.tick_mills)
-            part = part.replace(tick_value=TickValue(mills, ones))  # type: ignore[arg-type]  # host leaves
+        if converts:
+            part = part.replace(tick_value=_tick_value(member))
         found.append(
             part.replace(view=view, sessions=sessions, path=path, fingerprint=None, symbol=None)
         )
     return found
+
+
+def _tick_value(member: Market) -> TickValue:
+    """The value of a tick in each bar, with NumPy leaves; also of dollars, whose value is the same
+    in all of them.
+    """
+    if (value := member.data.tick_value) is not None:
+        return jax.tree.map(np.asarray, value)
+    ones = np.ones(len(member.bars), np.int32)
+    return TickValue(ones * np.int32(member.contract.tick_mills), ones)  # type: ignore[arg-type]  # host leaves
 
 
 def _paths(members: Sequence[Market]) -> list[IntrabarPath | None]:
@@ -308,7 +233,7 @@ class Joint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Portfolio:
+class Portfolio(Markets):
     """Several markets held jointly, with their shared bars on the device. T shared bars, N
     sessions, S symbols.
 
@@ -326,16 +251,6 @@ class Portfolio:
     trade_dates: np.ndarray
     fingerprint: str
     notes: tuple[str, ...]
-
-    @property
-    def parts(self) -> tuple[Portfolio]:
-        """Itself: its symbols are traded together."""
-        return (self,)
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The symbols, in the order of the legs."""
-        return tuple(member.name for member in self.members)
 
     @property
     def contract(self) -> Joint:
@@ -363,24 +278,9 @@ class Portfolio:
         return tuple(member.contract for member in self.members)
 
     @property
-    def num_sessions(self) -> int:
-        """N, the number of sessions that all symbols have."""
-        return len(self.trade_dates)
-
-    @property
-    def session_parts(self) -> np.ndarray:
-        """int64[N] zeros: each session is of all symbols."""
-        return np.zeros(self.num_sessions, np.int64)
-
-    @property
     def bar_seconds(self) -> int:
         """Length of a bar."""
         return self.members[0].bars.bar_seconds
-
-    @property
-    def synthetic(self) -> bool:
-        """Whether any symbol's bars are generated."""
-        return any(member.synthetic for member in self.members)
 
     @property
     def has_volume(self) -> bool:
@@ -411,14 +311,13 @@ class Portfolio:
 
 class _Rows(NamedTuple):
     """Rows of the shared bars in each symbol: first and last row of the bars that are joined,
-    int64[T, S]. sessions: (row of the first, row of the flat bar) per session."""
+    int64[T, S]. sessions: the number of shared bars of each session."""
 
     first: np.ndarray
     last: np.ndarray
-    sessions: np.ndarray
+    sessions: list[int]
     dates: np.ndarray
-    complete: np.ndarray
-    skipped: int
+    complete: list[bool]
 
 
 def join_bars(members: Sequence[Market]) -> Portfolio:
@@ -434,22 +333,13 @@ def join_bars(members: Sequence[Market]) -> Portfolio:
             "equal bars"
         )
     rows = _shared_rows(members)
-    if not len(rows.sessions):
-        spans = "; ".join(f"{m.name} {m.trade_dates[0]}..{m.trade_dates[-1]}" for m in members)
-        raise DataError(
-            f"data.markets: no trade date has two bars that all symbols share ({spans}); give data of the "
-            "same years, with stamps of the same zone"
-        )
-    arrays = _arrays(members, rows)
     digest = hashlib.sha256("|".join(member.fingerprint for member in members).encode()).hexdigest()
-    opens = np.stack(
-        [member.bars.time[rows.first[:, s]] for s, member in enumerate(members)], axis=1
-    )
+    opens = [m.bars.time[first] for m, first in zip(members, rows.first.T, strict=True)]
     return Portfolio(
         tuple(members),
-        _on_device(arrays, members, rows, digest),
+        _joint_data(members, rows, digest),
         members[0].bars.time[rows.last[:, 0]],
-        opens,
+        np.stack(opens, axis=1),
         rows.dates,
         digest,
         _notes(members, rows),
@@ -457,51 +347,41 @@ def join_bars(members: Sequence[Market]) -> Portfolio:
 
 
 def _shared_rows(members: Sequence[Market]) -> _Rows:
-    tables = [
-        {name: np.asarray(getattr(m.data.sessions, name)) for name in ("first", "last", "complete")}
-        for m in members
-    ]
-    common = functools.reduce(np.intersect1d, [m.trade_dates for m in members])
-    firsts, lasts, sessions, dates, complete, count, skipped = [], [], [], [], [], 0, 0
-    for date in common:
+    """Raises DataError if no session has two shared bars."""
+    tables = [jax.tree.map(np.asarray, member.data.sessions) for member in members]
+    firsts, lasts, dates, complete = [], [], [], []
+    for date in functools.reduce(np.intersect1d, [m.trade_dates for m in members]):
         at = [int(np.searchsorted(m.trade_dates, date)) for m in members]
-        ranges = [
-            (int(t["first"][i]), int(t["last"][i]) + 1) for t, i in zip(tables, at, strict=True)
+        begins = [int(table.first[i]) for table, i in zip(tables, at, strict=True)]
+        stamps = [
+            m.bars.time[begin : table.last[i] + 2]
+            for m, table, begin, i in zip(members, tables, begins, at, strict=True)
         ]
-        stamps = [m.bars.time[a : b + 1] for m, (a, b) in zip(members, ranges, strict=True)]
         shared = functools.reduce(np.intersect1d, stamps)
         if len(shared) < 2:
             continue
-        own = np.stack(
-            [
-                a + np.searchsorted(each, shared)
-                for (a, _), each in zip(ranges, stamps, strict=True)
-            ],
-            axis=1,
-        )
-        begin = np.concatenate([own[:1], own[:-1] + 1])
-        skipped += int((own - begin).sum())
-        firsts.append(begin)
+        own = np.stack([np.searchsorted(each, shared) for each in stamps], axis=1) + begins
+        firsts.append(np.concatenate([own[:1], own[:-1] + 1]))
         lasts.append(own)
-        sessions.append((count, count + len(shared) - 1))
         dates.append(date)
-        complete.append(all(bool(t["complete"][i]) for t, i in zip(tables, at, strict=True)))
-        count += len(shared)
-    none = np.zeros((0, len(members)), np.int64)
+        complete.append(all(bool(table.complete[i]) for table, i in zip(tables, at, strict=True)))
+    if not dates:
+        spans = "; ".join(f"{m.name} {m.trade_dates[0]}..{m.trade_dates[-1]}" for m in members)
+        raise DataError(
+            f"data.markets: no trade date has two bars that all symbols share ({spans}); give data of the "
+            "same years, with stamps of the same zone"
+        )
     return _Rows(
-        np.concatenate([none, *firsts]),
-        np.concatenate([none, *lasts]),
-        np.array(sessions, np.int64),
+        np.concatenate(firsts),
+        np.concatenate(lasts),
+        [len(own) for own in lasts],
         np.array(dates, "datetime64[D]"),
-        np.array(complete, bool),
-        skipped,
+        complete,
     )
 
 
-def _joined(side: Any, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndarray]:
-    """One side of one symbol's shared bars, int32[T] each. side: its own bars with the attributes
-    `PRICES`.
-    """
+def _joined(side: Bars, first: np.ndarray, last: np.ndarray) -> Side:
+    """One side of one symbol's shared bars, int32[T] each. side: its own bars."""
 
     def extreme(values: np.ndarray, of: np.ufunc) -> np.ndarray:
         result = values[last].copy()
@@ -509,73 +389,51 @@ def _joined(side: Any, first: np.ndarray, last: np.ndarray) -> dict[str, np.ndar
             result[i] = of.reduce(values[first[i] : last[i] + 1])
         return result
 
-    return {
-        "open": side.open[first],
-        "high": extreme(side.high, np.maximum),
-        "low": extreme(side.low, np.minimum),
-        "close": side.close[last],
-    }
+    return Side(
+        side.open[first],
+        extreme(side.high, np.maximum),
+        extreme(side.low, np.minimum),
+        side.close[last],
+    )
 
 
-def _arrays(members: Sequence[Market], rows: _Rows) -> dict[str, np.ndarray]:
-    """Host arrays of the shared bars by name, `ask.` before those of the ask side."""
-    found: dict[str, list[np.ndarray]] = {}
-    two_sided = any(member.bars.ask is not None for member in members)
-    converted = any(member.contract.currency != ACCOUNT for member in members)
-    for s, member in enumerate(members):
-        first, last = rows.first[:, s], rows.last[:, s]
-        bid, ask = member.bars.sides
-        columns = _joined(bid, first, last)
-        if two_sided:
-            columns |= {f"ask.{name}": values for name, values in _joined(ask, first, last).items()}
-        if converted:
-            value = member.data.tick_value
-            columns["times"] = (
-                np.full(len(first), member.contract.tick_mills)
-                if value is None
-                else np.asarray(value.times)[first]
-            )
-            columns["over"] = (
-                np.ones(len(first)) if value is None else np.asarray(value.over)[first]
-            )
-        for name, values in columns.items():
-            found.setdefault(name, []).append(values.astype(np.int32))
-    arrays = {name: np.stack(columns, axis=1) for name, columns in found.items()}
-    arrays["rows"] = rows.last.astype(np.int32)
-    for name in ("bars_to_flat", "tr_sum"):
-        own = [np.asarray(getattr(m.data, name))[rows.last[:, s]] for s, m in enumerate(members)]
-        arrays[name] = np.min(own, axis=0).astype(np.int32)
-    return arrays
+def _joint_data(members: Sequence[Market], rows: _Rows, digest: str) -> JointMarket:
+    """The shared bars on the device."""
 
-
-def _on_device(
-    arrays: dict[str, np.ndarray], members: Sequence[Market], rows: _Rows, digest: str
-) -> JointMarket:
-    device = {name: jax.device_put(array) for name, array in arrays.items()}
-    first, flat = rows.sessions[:, 0].astype(np.int32), rows.sessions[:, 1].astype(np.int32)
-    sessions = SessionTable(
-        *(
-            jax.device_put(x)
-            for x in (
-                first,
-                flat + 1,
-                first,
-                flat - 1,
-                rows.dates.astype(np.int64).astype(np.int32),
-                rows.complete,
-            )
+    def of_each(values: Callable[[Market, np.ndarray, np.ndarray], Any]) -> Any:
+        """The values of every symbol, int32[T, S]."""
+        return jax.tree.map(
+            lambda *columns: np.stack(columns, axis=1).astype(np.int32),
+            *map(values, members, rows.first.T, rows.last.T),
         )
+
+    bid, ask = of_each(
+        lambda member, first, last: [_joined(side, first, last) for side in member.bars.sides]
     )
-    ask = Quotes(*(device.pop(f"ask.{name}") for name in PRICES)) if "ask.open" in device else None
-    value = TickValue(device.pop("times"), device.pop("over")) if "times" in device else None
-    return JointMarket(
-        **device,
-        sessions=sessions,
-        views=tuple(m.data.view for m in members),
-        fingerprint=jax.device_put(words_of(digest)),
-        ask=ask,
-        tick_value=value,
+    two_sided = any(member.bars.ask for member in members)
+    converted = any(member.contract.currency != ACCOUNT for member in members)
+    value = of_each(
+        lambda member, first, last: jax.tree.map(lambda leaf: leaf[first], _tick_value(member))
     )
+    nearest = {
+        name: of_each(
+            lambda member, first, last, name=name: np.asarray(getattr(member.data, name))[last]
+        ).min(axis=1)
+        for name in ("bars_to_flat", "tr_sum")
+    }
+    end = np.cumsum(rows.sessions, dtype=np.int32)
+    first = end - np.array(rows.sessions, np.int32)
+    dates = rows.dates.astype(np.int64).astype(np.int32)
+    host: Any = {
+        **bid._asdict(),
+        **nearest,
+        "rows": rows.last.astype(np.int32),
+        "sessions": SessionTable(first, end, first, end - 2, dates, np.array(rows.complete)),  # type: ignore[arg-type]
+        "fingerprint": words_of(digest),
+        "ask": Quotes(*ask) if two_sided else None,
+        "tick_value": value if converted else None,
+    }
+    return JointMarket(**jax.device_put(host), views=tuple(member.data.view for member in members))
 
 
 def _notes(members: Sequence[Market], rows: _Rows) -> tuple[str, ...]:
@@ -584,8 +442,9 @@ def _notes(members: Sequence[Market], rows: _Rows) -> tuple[str, ...]:
     notes.append(
         f"{len(rows.dates)} sessions of all symbols ({sessions:,.0f} on average per symbol)"
     )
-    if rows.skipped:
+    skipped = int((rows.last - rows.first).sum())
+    if skipped:
         notes.append(
-            f"{several(rows.skipped, 'bar')} that another symbol lacks joined to the next shared bar"
+            f"{several(skipped, 'bar')} that another symbol lacks joined to the next shared bar"
         )
     return tuple(notes)

@@ -5,7 +5,7 @@ another zone.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,17 +48,51 @@ LEAST_DATES = 3
 ZONES = {-1: "America/Chicago", -4: "America/New_York", -5: "America/New_York", 4: "UTC", 5: "UTC"}
 
 
-class Pattern(NamedTuple):
-    """What looks wrong. row: the first bar. count: of bars. size, cause, fix: in words."""
+class BarFinding(NamedTuple):
+    """One thing that looks wrong.
 
+    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone. row: the first bar; -1 for
+        the whole series. where: file and line of that bar, and its stamp. bars: how many bars it
+        concerns. size: how large it is, in words. date, ratio (NEW:OLD): of a split, which refuses
+        training until it is stated.
+    """
+
+    kind: str
     row: int
-    count: int
+    where: str
+    bars: int
     size: str
     cause: str
     fix: str
+    date: str = ""
+    ratio: str = ""
+
+    def text(self) -> str:
+        """The finding as one line."""
+        fix = self.fix or "none needed: data.allow_jumps accepts it"
+        return f"WARNING: {self.where}: {self.size}; likely {self.cause}. Fix: {fix}"
 
 
-def copied_block(bars: Bars) -> Pattern | None:
+def finding(kind: str, bars: Bars, row: int, *facts: Any, **split: str) -> BarFinding:
+    """The finding of this kind that begins at a row; below 0, of the whole series. facts, split: the
+    fields from `bars` on.
+    """
+    where = bars.source if row < 0 or not bars.places else bars.places.text(row)
+    stamp = "" if row < 0 else f": bar {iso(bars.time[row])}"
+    return BarFinding(kind, row, where + stamp, *facts, **split)
+
+
+def runs(flags: np.ndarray, least: int) -> tuple[np.ndarray, int]:
+    """(where at least `length` flags in a row begin, that length: the power of two from `least` on; a
+    smaller one if there are fewer flags).
+    """
+    length = 1
+    while length < least and len(flags) > length:
+        flags, length = flags[:-length] & flags[length:], 2 * length
+    return flags, length
+
+
+def copied_block(bars: Bars) -> BarFinding | None:
     """The first long block that occurs twice, at its copy."""
     if len(bars) < 2 * LEAST_BLOCK:
         return None
@@ -82,7 +116,9 @@ def copied_block(bars: Bars) -> Pattern | None:
     for later, earlier in pairs:
         first, source, length = _extended(bars, later, earlier)
         if length >= LEAST_BLOCK:
-            return Pattern(
+            return finding(
+                "copy",
+                bars,
                 first,
                 length,
                 f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
@@ -116,20 +152,18 @@ DROPPED = (
 )
 
 
-def regular_gaps(bars: Bars) -> Pattern | None:
+def regular_gaps(bars: Bars) -> BarFinding | None:
     """The bars around the gaps, where bars are missing in a regular pattern."""
     step = np.diff(bars.time)
-    eroded, length = (step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), 1
-    while length < LEAST_STEPS and len(eroded) > length:
-        eroded, length = eroded[:-length] & eroded[length:], 2 * length
-    if length >= LEAST_STEPS and eroded.any():
-        first, count = int(np.argmax(eroded)), int(eroded.sum()) + LEAST_STEPS
+    even, length = runs((step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), LEAST_STEPS)
+    if length >= LEAST_STEPS and even.any():
+        first, count = int(np.argmax(even)), int(even.sum()) + LEAST_STEPS
         each = int(step[first + 1])
         size = (
             f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
             f"{bars.bar_seconds} s bars"
         )
-        return Pattern(first, count, size, *DROPPED)
+        return finding("gaps", bars, first, count, size, *DROPPED)
     # Minutes of the hour that never have a bar, between others that have.
     slots = 3600 // bars.bar_seconds
     if slots < 4:
@@ -149,10 +183,10 @@ def regular_gaps(bars: Bars) -> Pattern | None:
         f"{int(empty.sum())} of {slots} places in the hour have no bars: {named}"
         f"{' ...' if empty.sum() > 6 else ''}"
     )
-    return Pattern(0, len(bars), size, *DROPPED)
+    return finding("gaps", bars, 0, len(bars), size, *DROPPED)
 
 
-def halved_bars(bars: Bars) -> Pattern | None:
+def halved_bars(bars: Bars) -> BarFinding | None:
     """Long bars that do not open where the one before closed, as if every second bar had been
     dropped.
     """
@@ -168,18 +202,14 @@ def halved_bars(bars: Bars) -> Pattern | None:
     share = float(gap / np.minimum(body, most).mean()) if most else 0.0
     if share < HALVED:
         return None
-    return Pattern(
-        0,
-        len(bars),
-        (
-            f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
-            f"before; they look like every second bar of {bars.bar_seconds // 2} s"
-        ),
-        *DROPPED,
+    size = (
+        f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
+        f"before; they look like every second bar of {bars.bar_seconds // 2} s"
     )
+    return finding("gaps", bars, 0, len(bars), size, *DROPPED)
 
 
-def two_levels(bars: Bars) -> Pattern | None:
+def two_levels(bars: Bars) -> BarFinding | None:
     """The turns where bars of one date stand now on one price level and now on another, as if rows
     of two contracts, sides or symbols were mixed."""
     starts = bars.date_starts
@@ -205,9 +235,7 @@ def two_levels(bars: Bars) -> Pattern | None:
         & (ratio < 2.0)
     )
     counts = np.bincount(date[1:][turns], minlength=len(starts) + 1)
-    bars_of = np.bincount(
-        np.searchsorted(starts, np.arange(len(bars)), side="right"), minlength=len(starts) + 1
-    )
+    bars_of = np.append(0, bars.date_ends - starts)
     dates = np.flatnonzero((counts >= LEAST_SHARE * bars_of) & (counts > 0))
     mine = turns & np.isin(date[1:], dates)
     if mine.sum() < LEAST_TURNS:
@@ -216,27 +244,27 @@ def two_levels(bars: Bars) -> Pattern | None:
     apart = float(np.median(np.abs(bars.close[at] - bars.close[at - 1]))) * float(
         bars.contract.tick_size
     )
-    return Pattern(
+    return finding(
+        "levels",
+        bars,
         int(at[0]),
         int(mine.sum()),
         f"bars of one date turn {int(mine.sum())} times between two price levels, about "
         f"{apart:.{bars.contract.decimals}f} apart, on {len(dates)} dates",
         "rows of two contracts or symbols, or bid and ask, in one file",
-        "give the rows of one of "
-        "them (around a roll: one contract, or data.roll with an expiry column); no market traded "
-        "between the levels",
+        "give the rows of one of them (around a roll: one contract, or data.roll with an expiry column); "
+        "no market traded between the levels",
     )
 
 
-def wrong_hours(bars: Bars) -> Pattern | None:
+def wrong_hours(bars: Bars) -> BarFinding | None:
     """The bars where regular hours stand at another time of the day.
 
     Only for the markets that have the hours of the US cash market.
     """
     if bars.contract.calendar not in ("cme_equity", "us_equity") or bars.bar_seconds > HALF_HOUR:
         return None
-    starts = bars.date_starts
-    ends = np.append(starts[1:], len(bars))
+    starts, ends = bars.date_starts, bars.date_ends
     length = bars.time[ends - 1] + bars.bar_seconds - bars.time[starts]
     shaped = np.abs(length[:, None] - np.array(LENGTHS)).min(axis=1) <= SLACK
     shaped &= (ends - starts) * bars.bar_seconds >= 0.8 * length  # one session without a hole
@@ -257,7 +285,9 @@ def wrong_hours(bars: Bars) -> Pattern | None:
     )
     zone = ZONES.get(int(hours)) if hours == int(hours) else None
     likely = f" (perhaps {zone})" if zone else ""
-    return Pattern(
+    return finding(
+        "zone",
+        bars,
         int(starts[row]),
         int((ends - starts)[moved].sum()),
         f"bars stand at {begin}-{end} exchange time on {int(moved.sum())} of {len(starts)} trade dates, and have "
@@ -291,11 +321,11 @@ def sampled(count: int) -> np.ndarray:
 
 def bars_per_date(bars: Bars) -> float:
     """How many bars a trade date usually has."""
-    return float(np.median(np.diff(bars.date_starts, append=len(bars))))
+    return float(np.median(bars.date_ends - bars.date_starts))
 
 
-def scale_of(bars: Bars) -> Scale | None:
-    """The scale of one-sided bars; None if no price changes.
+def scale_of(bars: Bars) -> Scale:
+    """The scale of one-sided bars; without end if no price changes.
 
     The median ignores up to half of the moves, so bad prints and splits do not enter. Moves of zero
     are left out: in a thin market most moves are zero, and the median would be, too.
@@ -305,7 +335,7 @@ def scale_of(bars: Bars) -> Scale | None:
     moves = np.abs(bars.close[rows + 1] / close - 1.0)
     moves = moves[moves > 0]
     if not len(moves):
-        return None
+        return Scale(math.inf, math.inf)
     bar = NORMAL * float(np.median(moves))
     return Scale(bar, bar * math.sqrt(bars_per_date(bars)))
 
@@ -326,7 +356,7 @@ class _Shift(NamedTuple):
     alike: bool
 
 
-def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Pattern | None:
+def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> BarFinding | None:
     """The bars that lie on most of the weekends that the file touches; None if there are few, or if
     the calendar has sessions on weekends or was inferred from the bars.
 
@@ -336,7 +366,7 @@ def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Pat
     rest = on_weekend(dates[starts])
     if schedule.name == "infer" or not rest.any() or on_weekend(schedule.dates).any():
         return None
-    rows = np.flatnonzero(np.repeat(rest, np.diff(starts, append=len(dates))))
+    rows = np.flatnonzero(np.repeat(rest, bars.date_ends - starts))
     number = (
         dates[rows].astype(np.int64) - 2
     ) // 7  # of the weekend: 3 January 1970 was a Saturday
@@ -354,7 +384,9 @@ def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Pat
         return None
     size = f"{len(rows)} bars lie on weekends, when the market is closed (on {len(begins)} of {touched} weekends)"
     if not shift.alike:
-        return Pattern(
+        return finding(
+            "zone",
+            bars,
             int(rows[0]),
             len(rows),
             size,
@@ -367,7 +399,9 @@ def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Pat
         f"look {extent} h {'late' if late else 'early'}"
     )
     side = abs(hours) * 3600 == bars.bar_seconds
-    return Pattern(
+    return finding(
+        "zone",
+        bars,
         int(rows[0]),
         len(rows),
         size,

@@ -278,6 +278,8 @@ def write_bars(bars: Bars, folder: Path) -> Path:
 
 
 def _text(bars: Bars) -> str:
+    import pandas as pd
+
     contract = bars.contract
 
     def points(ticks: np.ndarray) -> np.ndarray:
@@ -288,9 +290,8 @@ def _text(bars: Bars) -> str:
     }
     for prefix, side in zip(("bid_", "ask_") if bars.ask else ("",), bars.quotes, strict=True):
         columns |= {f"{prefix}{name}": points(ticks) for name, ticks in side._asdict().items()}
-    columns["volume"] = map(repr, bars.volume.tolist())
-    rows = map(",".join, zip(*columns.values(), strict=True))
-    return "\n".join([",".join(columns), *rows]) + "\n"
+    columns["volume"] = [repr(volume) for volume in bars.volume.tolist()]
+    return pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
 
 
 # The dollar value of a tick in each bar, for markets whose profits arise in another currency.

@@ -25,8 +25,7 @@ from jaxtrade.data.features.schema import (
     feature_spec,
     is_built_in,
 )
-from jaxtrade.data.market import Market, history_needed
-from jaxtrade.data.markets import Markets
+from jaxtrade.data.market import Market, Markets, history_needed
 from jaxtrade.data.members import check_split
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import MarketData, SessionSet

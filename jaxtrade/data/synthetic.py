@@ -1,13 +1,11 @@
 """Synthetic markets on the real calendar. Each has a known answer, for tests, benchmarks and null
 experiments.
 
-`KINDS` has one row per value of `data.synthetic`. docs/synthetic.md describes each market and its answer.
+`bars_of_kind` makes each of them. docs/synthetic.md describes each market and its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
@@ -48,20 +46,13 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
         thanksgiving(year) - timedelta(days=3) for year in range(2023, low.year - 1, -1)
     ]  # two half days follow
     starts = [day for day in mondays if day >= low] + [low]
-    schedule = None
+    found = 0
     for start in starts:
         last = min(high, start + timedelta(days=2 * sessions + 30))
-        schedule = table_schedule(contract, np.datetime64(start), np.datetime64(last))
-        if len(schedule.dates) >= sessions:
-            keep = slice(0, sessions)
-            return replace(
-                schedule,
-                **{
-                    name: getattr(schedule, name)[keep]
-                    for name in ("dates", "open", "close", "flat", "halts")
-                },
-            )
-    found = len(schedule.dates) if schedule else 0
+        dates = table_schedule(contract, np.datetime64(start), np.datetime64(last)).dates
+        if len(dates) >= sessions:
+            return table_schedule(contract, np.datetime64(start), dates[sessions - 1])
+        found = len(dates)
     raise ConfigError(
         f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
         "sessions; lower it"
@@ -109,27 +100,7 @@ def minute_bars(
     )
 
 
-__all__ = ["KINDS", "bars_of_kind", "synthetic_bars"]
-
 TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # used if the configuration gives none
-
-Maker = Callable[[DataConfig, Contract, int, int], Bars]  # the numbers: sessions and seed
-KINDS: dict[str, Maker] = {
-    "nq_like": lambda data, contract, count, seed: synthetic_bars(contract, count, seed),
-    "trend": lambda data, contract, count, seed: walk_bars(
-        contract, count, seed, TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift
-    ),
-    "mean_reversion": lambda data, contract, count, seed: chain_bars(
-        contract,
-        count,
-        seed,
-        REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull,
-    ),
-    "martingale": lambda data, contract, count, seed: walk_bars(contract, count, seed),
-    "phase_randomised": lambda data, contract, count, seed: phase_randomised_bars(
-        bundled(contract, expiry=data.expiry, start=data.start, end=data.end), count, seed
-    ),
-}
 ONLY_OF = {"synthetic_drift": "trend", "synthetic_pull": "mean_reversion"}
 
 
@@ -145,7 +116,21 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
                 f"data.{key} = {getattr(data, key)} is given but data.synthetic = {data.synthetic}; it "
                 f"belongs to {kind}"
             )
-    made = KINDS[data.synthetic](data, contract, data.synthetic_sessions, data.synthetic_seed)
+    count, seed = data.synthetic_sessions, data.synthetic_seed
+    match data.synthetic:
+        case "nq_like":
+            made = synthetic_bars(contract, count, seed)
+        case "martingale":
+            made = walk_bars(contract, count, seed)
+        case "trend":
+            drift = TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift
+            made = walk_bars(contract, count, seed, drift)
+        case "mean_reversion":
+            pull = REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull
+            made = chain_bars(contract, count, seed, pull)
+        case "phase_randomised":
+            real = bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
+            made = phase_randomised_bars(real, count, seed)
     return made.between(data.start, data.end)
 
 

@@ -18,8 +18,7 @@ from jaxtrade.config import EnvConfig, RunConfig, StageConfig
 from jaxtrade.config.accounts import check_quantity, resolve_account
 from jaxtrade.config.allocate import largest_move
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.market import Market
-from jaxtrade.data.markets import Markets
+from jaxtrade.data.market import Market, Markets
 from jaxtrade.data.members import symbols_of
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.env.dynamics import TradingEnv

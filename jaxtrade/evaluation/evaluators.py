@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.market import Market
-from jaxtrade.data.markets import Markets, MarketSet
+from jaxtrade.data.market import Market, Markets
+from jaxtrade.data.markets import MarketSet
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError

@@ -26,7 +26,7 @@ from jaxtrade.config import AdvisorConfig, DataConfig, EnvConfig, NetworkConfig,
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.faults import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
-from jaxtrade.data.markets import Markets
+from jaxtrade.data.market import Markets
 from jaxtrade.data.members import groups_of
 from jaxtrade.env.params import make_env
 from jaxtrade.errors import CheckpointError

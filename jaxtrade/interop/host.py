@@ -94,14 +94,13 @@ def _programs(env: MarketEnv[Any], batched: bool) -> _Programs:
             ),
         )
 
-    if not batched:
-        return _Programs(*(jax.jit(f) for f in (reset, restart, start_at, step)))
-    return _Programs(
-        jax.jit(jax.vmap(reset, (0, None))),
-        jax.jit(jax.vmap(restart, (0, None))),
-        jax.jit(jax.vmap(start_at, (0, None, None, None))),
-        jax.jit(jax.vmap(step, (0, 0, None))),
-    )
+    axes = {
+        reset: (0, None),
+        restart: (0, None),
+        start_at: (0, None, None, None),
+        step: (0, 0, None),
+    }
+    return _Programs(*(jax.jit(jax.vmap(f, each) if batched else f) for f, each in axes.items()))
 
 
 def _cpu() -> Any:
@@ -158,41 +157,29 @@ class HostEnv:
             prepared: the first observation of the next episode, if a step has started it already.
         Raises ConfigError if a seed is not uint32, or the options do not name a decision bar.
         """
-        if options:
-            self.place(options)  # raises an error before any state changes
+        slot, row = self.place(options) if options else (0, 0)  # raises before any state changes
         if seeds is None and self._state is None:
             seeds = random.integers(MAX_SEED, size=self.shape)
-        begun = prepared or self.next_episode() if seeds is None else self.seeded(seeds)
-        self.observed = begun = self.start_at(options) if options else begun
-        return begun
+        begin, observed = self._programs, prepared
+        if seeds is not None:
+            self._state, observed = begin.reset(self._checked(seeds), self._params)
+        elif prepared is None:
+            self._state, observed = begin.restart(self._state, self._params)
+        if options:  # the starts of later episodes are drawn as usual
+            self._state, observed = begin.start_at(
+                self._state, self._params, np.int32(slot), np.int32(row)
+            )
+        self.observed = found = _to_host(observed)
+        return found
 
-    def seeded(self, seeds: np.ndarray | int) -> Observed:
-        """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError if a
-        seed is not uint32.
-        """
+    def _checked(self, seeds: Any) -> np.ndarray:
         seeds = np.asarray(seeds)
         if seeds.shape != self.shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
             raise ConfigError(
                 f"seed {seeds.tolist()}: expected {'one' if not self.shape else self.shape[0]} of "
                 f"0 .. {MAX_SEED}"
             )
-        self._state, observed = self._programs.reset(seeds.astype(np.uint32), self._params)
-        return _to_host(observed)
-
-    def next_episode(self) -> Observed:
-        """Leave the current episode(s) and start the next."""
-        self._state, observed = self._programs.restart(self._state, self._params)
-        return _to_host(observed)
-
-    def start_at(self, options: Mapping[str, Any]) -> Observed:
-        """Start at a chosen place (see `place`). The starts of later episodes are drawn as
-        usual.
-        """
-        slot, row = self.place(options)
-        self._state, observed = self._programs.start_at(
-            self._state, self._params, np.int32(slot), np.int32(row)
-        )
-        return _to_host(observed)
+        return seeds.astype(np.uint32)
 
     def step(self, actions: np.ndarray) -> tuple[Observed, StepResult]:
         """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended

@@ -29,7 +29,9 @@ from jaxtrade.interop.jules_config import (
     imported,
     nested,
     number_of_envs,
-    symbols,
+)
+from jaxtrade.interop.jules_config import (
+    symbols as markets_of,
 )
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.auto_envs import prepared
@@ -96,7 +98,8 @@ def build_vec_env(
     places = (
         {"data.source": "bundled", "data.folder": None} if data_dir is None else folder(data_dir)
     )
-    chosen = given.values | places | _symbols(symbols) | number_of_envs(n_envs)
+    names = symbols if isinstance(symbols, str) else list(symbols)
+    chosen = given.values | places | markets_of(names) | number_of_envs(n_envs)
     made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), set)
     try:
         for member in member_configs(made):  # a file for each symbol, and contracts of these names
@@ -116,10 +119,6 @@ def nested_changes(values: Mapping[str, Any]) -> dict[str, Any]:
         for section, inner in nested(values).items()
         for key, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
     }
-
-
-def _symbols(names: Sequence[str]) -> dict[str, Any]:
-    return symbols(list(names) if not isinstance(names, str) else names)
 
 
 def _explain(fates: Sequence[Fate]) -> None:

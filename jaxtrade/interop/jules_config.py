@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.faults import PARAMETERS, suggest
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.errors import ConfigError, ConfigFaultsError
-from jaxtrade.interop.jules_keys import (
-    ALGORITHMS,
-    DQN,
-    MADE,
-    NO_MEANING,
-    NOT_HERE,
-    PLAIN,
-    PPO,
-    UNSUPPORTED,
-)
 
+_FILE = Path(__file__).with_name("jules_keys.yaml")
+KEYS: dict[str, Any] = parse_yaml(_FILE.read_text(encoding="utf-8"), _FILE.name)
+ALGORITHMS, PLAIN = KEYS["algorithms"], KEYS["plain"]
+DQN, PPO = "dqn", "ppo"
 TAKEN, NONE, REFUSED = "taken as", "has no meaning here:", "not supported:"
 PARAMS, VECTOR = "training.algo_params.", "training.vectorized_training."
 TIMES = (
@@ -107,7 +102,7 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
     )  # our key -> the key of theirs that set it
     for key in given:
         try:
-            kind, outcome = _fate(key, given, learner)
+            outcome = _fate(key, given, learner)
         except ConfigError as error:
             faults.append((name, str(error)))
             continue
@@ -115,10 +110,9 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
             faults += [(name, text) for text in _contradictions(key, outcome, found, first)]
             found |= outcome
             first |= dict.fromkeys(outcome, key)
-            outcome = ", ".join(
-                f"{ours}={_shown(value)}" for ours, value in outcome.items()
-            ) + _remark(key, given[key])
-        fates.append(Fate(key, kind, outcome))
+            taken = ", ".join(f"{ours}={_shown(value)}" for ours, value in outcome.items())
+            outcome = TAKEN, taken + _remark(key, given[key])
+        fates.append(Fate(key, *outcome))
     if faults:
         raise ConfigFaultsError(faults)
     if "account.preset" not in found:
@@ -178,8 +172,9 @@ def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         )
     known = {each.lower(): each for each in ALGORITHMS}
     if str(name).lower() in known:
-        return ALGORITHMS[known[str(name).lower()]]
-    if str(name).upper() in NOT_HERE:
+        found = ALGORITHMS[known[str(name).lower()]]
+        return found["learner"], found["keys"]
+    if str(name).upper() in KEYS["not_here"]:
         raise ConfigError(
             f"algorithm = {name}: not supported; expected one of {', '.join(ALGORITHMS)}"
         )
@@ -189,58 +184,32 @@ def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     )
 
 
-def _fate(key: str, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
-    """(kind, our values or the reason). Raises ConfigError for an unknown key or a value that
-    cannot be used.
-    """
-    value = given[key]
+# Our values, or (NONE or REFUSED, why).
+Outcome = dict[str, Any] | tuple[str, str]
+
+
+def _fate(key: str, given: Mapping[str, Any], learner: str) -> Outcome:
+    """What becomes of a key. Raises ConfigError for an unknown one, or a value that cannot be used."""
+    value, name = given[key], key.removeprefix(PARAMS)
     if key in PLAIN:
-        return TAKEN, {PLAIN[key]: value}
+        return {PLAIN[key]: value}
     if key in MADE:
-        return _made(key, value, given, learner)
-    for table, kind in ((NO_MEANING, NONE), (UNSUPPORTED, REFUSED)):
-        for name, why in table.items():
-            if key == name or (name.endswith(".*") and f"{key}.".startswith(name[:-1])):
-                return kind, why
-    known = [*PLAIN, *MADE, *(name.removesuffix(".*") for name in (*NO_MEANING, *UNSUPPORTED))]
-    raise ConfigError(f"unknown key '{key}'{suggest(key, known)}")
-
-
-def _made(
-    key: str, value: Any, given: Mapping[str, Any], learner: str
-) -> tuple[str, dict[str, Any] | str]:
-    if key.startswith(PARAMS):
-        return _parameter(key.removeprefix(PARAMS), value, given, learner)
-    match key.rpartition(".")[2]:
-        case "algorithm":
-            return TAKEN, {"algorithm": learner, **_algorithm(given)[1]}
-        case "n_envs":
-            return TAKEN, number_of_envs(value)
-        case "symbols":
-            return TAKEN, symbols(value)
-        case "data_dir":
-            return TAKEN, folder(value)
-        case "enabled":  # the monitor's
-            return TAKEN, {"monitor.on": bool(value)}
-        case "observation_feature_cols":
-            return _features(value)
-        case "initial_balance":
-            return TAKEN, _account(value)
-        case "reward_type":
-            return _reward(value)
-        case "action_type":
-            if value != "discrete":
-                raise ConfigError(
-                    f"environment.action_type = {value!r}: expected discrete; all tasks have numbered "
-                    "actions"
-                )
-            return NONE, "all tasks have numbered actions (env.task)"
-        case _:  # torch_threads
-            return (
-                (TAKEN, {"compute.threads": value})
-                if value is not None
-                else (NONE, "compute.threads is auto")
-            )
+        return MADE[key](value)
+    if key != name and name in PARAMETER_NAMES:
+        return _parameter(name, value, given, learner)
+    if key in ("algorithm", "training.algorithm"):
+        return {"algorithm": learner, **_algorithm(given)[1]}
+    untaken = [(NONE, *row) for row in KEYS["no_meaning"].items()]
+    untaken += [(REFUSED, *row) for row in KEYS["unsupported"].items()]
+    for kind, known, why in untaken:
+        if key == known or (known.endswith(".*") and f"{key}.".startswith(known[:-1])):
+            return kind, why
+    names = [
+        *("algorithm", "training.algorithm", *PLAIN, *MADE),
+        *(f"{PARAMS}{each}" for each in PARAMETER_NAMES),
+        *(known.removesuffix(".*") for _, known, _ in untaken),
+    ]
+    raise ConfigError(f"unknown key '{key}'{suggest(key, names)}")
 
 
 def number_of_envs(value: Any) -> dict[str, Any]:
@@ -252,12 +221,9 @@ def number_of_envs(value: Any) -> dict[str, Any]:
             f"n_envs = {value!r}: expected a whole number of at least 1, or null for as many as train "
             "fastest"
         )
-    groups = (
-        {}
-        if value < SHARDS or value % SHARDS == 0
-        else {"rollout.num_shards": math.gcd(value, SHARDS)}
-    )
-    return {"rollout.num_envs": value} | groups
+    if value < SHARDS or value % SHARDS == 0:
+        return {"rollout.num_envs": value}
+    return {"rollout.num_envs": value, "rollout.num_shards": math.gcd(value, SHARDS)}
 
 
 def symbols(value: Any) -> dict[str, Any]:
@@ -304,7 +270,7 @@ def _remark(key: str, value: Any) -> str:
     return f" ({'; '.join(said)})" if said else ""
 
 
-def _features(value: Any) -> tuple[str, dict[str, Any]]:
+def _features(value: Any) -> Outcome:
     if not isinstance(value, list | tuple) or not value:
         raise ConfigError(
             f"environment.observation_feature_cols = {value!r}: expected a list of features"
@@ -317,10 +283,10 @@ def _features(value: Any) -> tuple[str, dict[str, Any]]:
             table_columns((each,))
         except ConfigError as error:
             raise ConfigError(f"environment.observation_feature_cols: {error}") from None
-    return TAKEN, {"env.features": kept or ["close"]}
+    return {"env.features": kept or ["close"]}
 
 
-def _account(value: Any) -> dict[str, Any]:
+def _account(value: Any) -> Outcome:
     """An account of this start balance without rules. Raises ConfigError."""
     balances = {
         preset.start_balance: name
@@ -335,15 +301,40 @@ def _account(value: Any) -> dict[str, Any]:
     return {"account.preset": balances[value], **NO_RULES}
 
 
-def _reward(value: Any) -> tuple[str, dict[str, Any] | str]:
+def _reward(value: Any) -> Outcome:
     if value != "pnl":
         return REFUSED, f"{value!r}: compose the reward of terms (reward.preset, reward.weights)"
-    return TAKEN, {"reward.preset": "jules_net"}
+    return {"reward.preset": "jules_net"}
 
 
-def _parameter(
-    name: str, value: Any, given: Mapping[str, Any], learner: str
-) -> tuple[str, dict[str, Any] | str]:
+def _action_type(value: Any) -> Outcome:
+    if value != "discrete":
+        raise ConfigError(
+            f"environment.action_type = {value!r}: expected discrete; all tasks have numbered actions"
+        )
+    return NONE, "all tasks have numbered actions (env.task)"
+
+
+def _threads(value: Any) -> Outcome:
+    return (NONE, "compute.threads is auto") if value is None else {"compute.threads": value}
+
+
+# key -> our values for its value
+MADE: dict[str, Callable[[Any], Outcome]] = {
+    f"{VECTOR}n_envs": number_of_envs,
+    f"{VECTOR}symbols": symbols,
+    f"{VECTOR}data_dir": folder,
+    f"{VECTOR}monitor.enabled": lambda value: {"monitor.on": bool(value)},
+    "environment.observation_feature_cols": _features,
+    "environment.initial_balance": _account,
+    "environment.reward_type": _reward,
+    "environment.action_type": _action_type,
+    "hardware.cpu.torch_threads": _threads,
+}
+PARAMETER_NAMES = {*KEYS["parameters"], *(name for names in PARAMETERS.values() for name in names)}
+
+
+def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) -> Outcome:
     """The fate of a key of `training.algo_params`."""
     if (
         learner == DQN
@@ -352,28 +343,26 @@ def _parameter(
     ):
         return NONE, "prioritized_replay is off: all transitions are drawn alike"
     if name in PARAMETERS[learner]:
-        return TAKEN, {f"{learner}.{PARAMETERS[learner][name]}": value}
+        return {f"{learner}.{PARAMETERS[learner][name]}": value}
     match name:
         case "learning_rate":
-            return TAKEN, {f"{learner}.learning_rate": value, f"{learner}.learning_rate_end": value}
+            return {f"{learner}.learning_rate": value, f"{learner}.learning_rate_end": value}
         case "seed":
-            return TAKEN, {"seed": value}
+            return {"seed": value}
         case "n_steps":
-            return TAKEN, {"rollout.num_steps": value}
+            return {"rollout.num_steps": value}
         case "policy":
-            return TAKEN, {"network.kind": "gru" if "Lstm" in str(value) else "mlp"}
+            return {"network.kind": "gru" if "Lstm" in str(value) else "mlp"}
         case "policy_kwargs.net_arch":
-            return TAKEN, {"network.hidden": value}
+            return {"network.hidden": value}
         case "train_freq" | "gradient_steps" if learner == DQN:
             return _replay_ratio(given)
         case "tau" if learner == DQN:
-            return (
-                (NONE, "the whole network is copied every dqn.target_every steps")
-                if value == 1
-                else (TAKEN, {"dqn.tau": value})
-            )
+            if value == 1:
+                return NONE, "the whole network is copied every dqn.target_every steps"
+            return {"dqn.tau": value}
         case "prioritized_replay" if learner == DQN:
-            return TAKEN, {"dqn.replay": "prioritised" if value else "uniform"}
+            return {"dqn.replay": "prioritised" if value else "uniform"}
         case "batch_size" if learner == PPO:
             return (
                 REFUSED,
@@ -382,7 +371,7 @@ def _parameter(
     return REFUSED, f"{learner} has no such setting"
 
 
-def _replay_ratio(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _replay_ratio(given: Mapping[str, Any]) -> Outcome:
     """Samples trained per environment step. SB3 takes `gradient_steps` steps of `batch_size`
     samples each time that every environment has taken `train_freq` steps; here the ratio does not
     fall with the number of environments."""
@@ -397,4 +386,4 @@ def _replay_ratio(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     ):
         if type(value) is not int or value < 1:
             raise ConfigError(f"{PARAMS}{name} = {value!r}: expected a whole number of at least 1")
-    return TAKEN, {"dqn.replay_ratio": steps * batch / frequency}
+    return {"dqn.replay_ratio": steps * batch / frequency}

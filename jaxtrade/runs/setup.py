@@ -21,8 +21,8 @@ from jaxtrade.config.learners import tunable_floats
 from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
 from jaxtrade.config.sweep import MOST_AGENTS
-from jaxtrade.data.market import Market
-from jaxtrade.data.markets import Markets, load_markets
+from jaxtrade.data.market import Market, Markets
+from jaxtrade.data.markets import load_markets
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import (
     Fold,

@@ -464,7 +464,7 @@ def test_the_page_of_features_is_current():
     assert PAGE.read_text(encoding="utf-8") == feature_page(), again
 
 
-# --- smoothing in lanes ----------------------------------------------------------------------------------------------
+# --- smoothing -------------------------------------------------------------------------------------------------------
 
 
 def smooth_by_hand(values, alpha, seed):
@@ -477,22 +477,10 @@ def smooth_by_hand(values, alpha, seed):
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5, 2 / 13, 2 / 27, 1 / 14, 2 / 201])
 @pytest.mark.parametrize("n", [0, 1, 3, 1000, 40_000])
-def test_smoothing_in_lanes_rounds_as_the_formula_says(alpha, n):
+def test_smoothing_rounds_as_the_formula_says(alpha, n):
     rng = np.random.default_rng(n)
     walk = 6000 + np.cumsum(rng.integers(-8, 9, n))
     for values in (walk, rng.integers(0, 5, n) * 0.1, walk * 0.37):
         assert features.smooth(values, alpha, 5999.3).tolist() == smooth_by_hand(
             values, alpha, 5999.3
         )
-
-
-@pytest.mark.parametrize("memory", [0.5, 3, 64])
-def test_a_lane_whose_wrong_start_stays_is_computed_again(memory, monkeypatch):
-    """With few early steps no lane agrees with the one before it. A price that stands still keeps a
-    wrong last bit.
-    """
-    monkeypatch.setattr(features, "MEMORY", memory)
-    still = np.where(np.arange(30_000) < 5, 3.0, 12345.1)
-    for values in (worlds.random_bars(1, 30_000).close, still):
-        by_hand = smooth_by_hand(values, 2 / 27, 1.1)
-        assert features.smooth(values, 2 / 27, 1.1).tolist() == by_hand

@@ -101,7 +101,7 @@ def test_an_odd_jump_is_a_warning(es_bars, before):
     """
     bars = unadjusted(as_share(es_bars), DATE, Fraction(1), before)
     one = only(bars)
-    assert (one.kind, one.row, one.refuses) == ("jump", first_of(es_bars, DATE), False)
+    assert (one.kind, one.row, one.ratio) == ("jump", first_of(es_bars, DATE), "")
     assert any("a factor of" in note for note in build_market(bars, LOW_STOP).notes)
 
 
@@ -251,7 +251,7 @@ def test_a_block_of_190_bars_copied(es_bars, volume):
 
 def test_volume_that_is_0_throughout(es_bars):
     one = only(read_again(replace(es_bars, volume=np.zeros(len(es_bars)))))
-    assert (one.kind, one.row) == ("no_volume", None)
+    assert (one.kind, one.row) == ("no_volume", -1)
     without = from_frame(frame_of(es_bars).drop(columns="volume"), es_bars.contract, stamp="open")
     assert findings_of(without) == ()
 

@@ -527,7 +527,8 @@ def test_the_page_lists_every_layout(es, eurusd):
     titles = {layout.title for layout in found.values()}
     assert len(titles) == 13
     assert titles <= listed
-    assert found["finam"].open_keys == ("time_zone", "stamp")
+    finam = found["finam"]
+    assert (finam.naive, finam.time_zone, finam.stamp) == (True, None, None)
     assert found["finam"].columns["symbol"] == "<TICKER>"
 
 

@@ -4,6 +4,7 @@ truth.
 
 import itertools
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,13 @@ from tests.data.conftest import read_es
 ES = get_contract("ES")
 
 
+class Said(NamedTuple):
+    seconds: np.ndarray
+    aware: np.ndarray
+
+
 def said(texts, order=None):
-    return read_stamps(pa.chunked_array([texts], pa.large_string()), order)
+    return Said(*read_stamps(pa.chunked_array([texts], pa.large_string()), order))
 
 
 # Seconds after midnight, and the stamp. 2013-10-07 is a Monday; 1381104000 is its midnight in UTC.
@@ -139,7 +145,7 @@ def test_stamps_are_read_alike_in_pieces_of_any_length(text, count, others, piec
     pieces = [texts[i : i + piece] for i in range(0, len(texts), piece)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grammar, "BLOCK", block)
-        found = read_stamps(pa.chunked_array(pieces, pa.large_string())[1:], None)
+        found = Said(*read_stamps(pa.chunked_array(pieces, pa.large_string())[1:], None))
     alone = [said([each]) for each in texts[1:]]
     assert found.seconds.tolist() == [int(each.seconds[0]) for each in alone]
     assert found.aware.tolist() == [bool(each.aware[0]) for each in alone]

@@ -18,11 +18,9 @@ from jaxtrade.data.features.columns import true_ranges
 from jaxtrade.data.intrabar import first_passages, market_path
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.nulls.market import (
-    MAKERS,
     anchors,
     martingale_bars,
     minute_volatility,
-    null_bars,
     null_markets,
     phase_randomised,
     random_signs,
@@ -169,7 +167,7 @@ def eurusd_market():
 
 def drawn(market, config, kind, seed=0, draw=0, row=0):
     """The bars of one null market."""
-    return null_bars(null_markets(market, config, kind, seed, row).source, kind, seed, draw)[0]
+    return null_markets(market, config, kind, seed, row).bars(draw)[0]
 
 
 @pytest.mark.slow
@@ -352,8 +350,8 @@ def test_sessions_carry_their_paths(nq):
     falls = np.zeros((len(nq.bars), 2, 3, 2), np.int32)
     falls[:, :, 1:, 0] = deepest(nq.bars)
     path = IntrabarPath(falls, np.zeros((len(nq.bars), 2), bool))
-    source = replace(null_markets(nq, SESSIONS, "sessions", 0).source, path=path)
-    made, moved = null_bars(source, "sessions", 0, 0)
+    market = replace(nq, data=nq.data.replace(path=path))
+    made, moved = null_markets(market, SESSIONS, "sessions", 0).bars(0)
     np.testing.assert_array_equal(moved.falls[:, :, 1:, 0], deepest(made))
     assert not np.asarray(moved.falls[..., 1]).any(), "padding stays padding"
 
@@ -459,7 +457,6 @@ def test_specs():
     assert parse_null_spec("phase", 99) == NullSpec("phase", 99)
     assert NullSpec("sign", 19).floor == 0.05
     assert str(NullSpec("sign", 19)) == "sign:19"
-    assert set(MAKERS) == set(NULL_KINDS)
     for text, said in (
         ("sgin:19", r"'sgin' is no kind .*did you mean sign\?"),
         ("sign:0", "'0' is no number"),

@@ -1,5 +1,6 @@
 import hashlib
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,6 @@ from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import bundled, from_frame
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import (
-    KINDS,
     bars_of_kind,
     phase_randomised_values,
     synthetic_bars,
@@ -23,6 +23,7 @@ from tests.data.expiries import expiry_table
 from tests.data.synthetic_statistics import compared, table
 
 NQ, ES = get_contract("NQ"), get_contract("ES")
+KINDS = get_args(DataConfig.model_fields["synthetic"].annotation)
 
 
 def kind(name, contract=ES, **keys):

@@ -13,9 +13,7 @@ from scipy.stats import kstest
 from jaxtrade.config import make_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.nulls.market import (
-    null_bars,
     null_markets,
-    null_source,
     sign_flipped,
     sign_flipped_path,
 )
@@ -253,9 +251,10 @@ def test_p_is_uniform_on_martingales():
     p = []
     for seed in range(200):
         config = small(seed, sessions=2)
-        source = null_source(load_market(config), config)
-        draws = [trend(null_bars(source, "sign", seed, draw)[0]) for draw in range(19)]
-        p.append((1 + sum(draw >= trend(source.bars) for draw in draws)) / 20)
+        market = load_market(config)
+        nulls = null_markets(market, config, "sign", seed)
+        draws = [trend(nulls.bars(draw)[0]) for draw in range(19)]
+        p.append((1 + sum(draw >= trend(market.bars) for draw in draws)) / 20)
     below = np.random.default_rng(0).random(200) / 20
     assert kstest(np.array(p) - below, "uniform").pvalue > 0.01
     assert (np.array(p) <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)

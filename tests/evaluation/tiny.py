@@ -61,7 +61,8 @@ class TinyMarket:
     def num_sessions(self):
         return len(self.data.sessions.first)
 
-    members, parts, name, facts = Market.members, Market.parts, Market.name, Market.facts
+    members, parts, facts = Market.members, Market.parts, Market.facts
+    symbols, name = Market.symbols, Market.name
 
     @property
     def every(self):

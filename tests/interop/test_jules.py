@@ -13,7 +13,7 @@ from jaxtrade.config.faults import PARAMETERS
 from jaxtrade.config.load import all_keys
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.interop import jules, jules_keys
+from jaxtrade.interop import jules, jules_config
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
 from jaxtrade.interop.jules_config import TEST_SESSIONS, imported
 from tests.messages import missing, refused, refuses
@@ -206,10 +206,17 @@ def test_priorities_are_taken_only_where_draws_are_prioritised():
 
 
 def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours():
-    names = ("PLAIN", "MADE", "NO_MEANING", "UNSUPPORTED")
-    tables = [set(getattr(jules_keys, name)) for name in names]
+    parameters = {f"training.algo_params.{name}" for name in jules_config.PARAMETER_NAMES}
+    keys = jules_config.KEYS
+    tables = [
+        set(keys["plain"]),
+        {"algorithm", "training.algorithm", *jules_config.MADE},
+        parameters,
+        set(keys["no_meaning"]),
+        set(keys["unsupported"]),
+    ]
     assert sum(map(len, tables)) == len(set().union(*tables))
-    ours = [*jules_keys.PLAIN.values()] + [
+    ours = [*keys["plain"].values()] + [
         f"{learner}.{name}" for learner, names in PARAMETERS.items() for name in names.values()
     ]
     assert set(ours) <= set(all_keys())

@@ -7,7 +7,7 @@ needs no extra rule.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
@@ -322,7 +322,7 @@ def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
 
 def on_weekend(dates: np.ndarray) -> np.ndarray:
     """Whether each date, datetime64[D], is a Saturday or a Sunday."""
-    return (dates.astype(np.int64) + 3) % 7 >= 5
+    return ~np.is_busday(dates)
 
 
 def wall_to_utc(day: date, clock: time, zone: str) -> int:
@@ -464,7 +464,7 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
         ]
         rows.append((day, ends[0], ends[1], ends[1], ends[1]))
     notes = (
-        f"calendar inferred from the bars: sessions {_hhmm(usual_open)}-{_hhmm(usual_close)} exchange time"
+        f"calendar inferred from the bars: sessions {hhmm(usual_open)}-{hhmm(usual_close)} exchange time"
         + (f"; early closes assumed on {', '.join(short[:10])}" if short else "")
         + (f" and {len(short) - 10} more" if len(short) > 10 else ""),
     )
@@ -476,7 +476,8 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     return _schedule(rows, contract, "infer", notes)
 
 
-def _hhmm(seconds: int) -> str:
+def hhmm(seconds: int) -> str:
+    """Seconds of a day as a time of day, HH:MM."""
     return f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}"
 
 
@@ -596,30 +597,34 @@ def findings(
     scheduled closure; sessions that lack more than 5 % of their scheduled bars; sessions that lack
     all of them (neighbouring dates share one line).
     """
+    return tuple(text for _, text in sorted(_differences(schedule, time_, bar_seconds, contract)))
+
+
+def _differences(
+    schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract
+) -> Iterator[tuple[np.datetime64, str]]:
+    """(trade date, text) of each finding."""
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    lines, last = [], closing_bars(schedule, time_, at, bar_seconds)
+
+    def first(bad: np.ndarray) -> str:
+        return f"first {local(int(time_[np.argmax(bad)]), contract.zone)} exchange time"
+
+    last = closing_bars(schedule, time_, at, bar_seconds)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
-        first = local(int(time_[np.argmax(last)]), contract.zone)
-        lines.append(
-            (
-                days[np.argmax(last)],
-                f"{int(last.sum())} bars are stamped exactly at the end of their session, "
-                f"first {first} exchange time: read as closing prints; no decision is taken on "
-                "them",
-            )
+        yield (
+            days[np.argmax(last)],
+            f"{int(last.sum())} bars are stamped exactly at the end of their session, {first(last)}: "
+            "read as closing prints; no decision is taken on them",
         )
     open_ |= last
     for day in np.unique(days[~open_]):
-        bad = np.flatnonzero(~open_ & (days == day))
-        first = local(int(time_[bad[0]]), contract.zone)
-        lines.append(
-            (
-                day,
-                f"{day}: {len(bad)} bars inside a scheduled closure, first {first} exchange "
-                f"time (calendar: {schedule.name})",
-            )
+        bad = ~open_ & (days == day)
+        yield (
+            day,
+            f"{day}: {int(bad.sum())} bars inside a scheduled closure, {first(bad)} (calendar: "
+            f"{schedule.name})",
         )
     halt = schedule.halts[:, 1] - schedule.halts[:, 0]
     expected = np.maximum((schedule.close - schedule.open - halt) // bar_seconds, 1)
@@ -628,19 +633,16 @@ def findings(
     covered = (schedule.dates >= days[0]) & (schedule.dates <= days[-1])
     for i in np.flatnonzero(covered & (found > 0) & (found < 0.95 * expected)):
         day, missing = schedule.dates[i], expected[i] - found[i]
-        lines.append(
-            (
-                day,
-                f"{day}: {missing} of {expected[i]} scheduled bars missing "
-                f"({100 * missing / expected[i]:.0f} %)",
-            )
+        yield (
+            day,
+            f"{day}: {missing} of {expected[i]} scheduled bars missing "
+            f"({100 * missing / expected[i]:.0f} %)",
         )
     absent = np.flatnonzero(covered & (found == 0))
     for run in np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1):
         if len(run):
-            first, last = schedule.dates[run[0]], schedule.dates[run[-1]]
-            lines.append((first, f"{first}..{last}: {len(run)} scheduled sessions without a bar"))
-    return tuple(text for _, text in sorted(lines))
+            begin, end = schedule.dates[run[[0, -1]]]
+            yield begin, f"{begin}..{end}: {len(run)} scheduled sessions without a bar"
 
 
 PRINT = 4  # a print takes at most this part of the closure that it begins: a quarter of an hour of a daily hour

@@ -113,24 +113,24 @@ def session_rows(
     ready: bool[T], True where a decision has all the history that it needs.
     """
     starts = bars.date_starts
-    days, counts = bars.trade_dates[starts], np.diff(starts, append=len(bars))
+    days, ends = bars.trade_dates[starts], bars.date_ends
     at = schedule.find(days)
-    days, starts, counts, at = (x[at >= 0] for x in (days, starts, counts, at))
+    days, starts, ends, at = (x[at >= 0] for x in (days, starts, ends, at))
     closes = bars.time + bars.bar_seconds
     # The first bar of the window that is ready, and the last that has closed by the flat time.
     begin = np.searchsorted(bars.time, window_openings(days, bars.contract, overnight))
     usable = np.append(np.flatnonzero(ready), len(bars))
     first = usable[np.searchsorted(usable, np.maximum(begin, starts))]
-    flat = np.minimum(np.searchsorted(closes, schedule.flat[at], side="right"), starts + counts) - 1
+    flat = np.minimum(np.searchsorted(closes, schedule.flat[at], side="right"), ends) - 1
     decided = first < flat
-    days, starts, counts, at, first, flat = (
-        x[decided] for x in (days, starts, counts, at, first, flat)
+    days, starts, ends, at, first, flat = (
+        x[decided] for x in (days, starts, ends, at, first, flat)
     )
     next_open, (halt, resumed) = closes[flat], schedule.halts[at].T
     next_open = np.where((halt <= next_open) & (next_open < resumed), resumed, next_open)
     cut = (flat == len(bars) - 1) & (next_open + bars.bar_seconds <= schedule.flat[at])
     return SessionTable(
-        *np.array([starts, starts + counts, first, flat - 1], np.int32),  # type: ignore[arg-type]
+        *np.array([starts, ends, first, flat - 1], np.int32),  # type: ignore[arg-type]
         date=days.astype(np.int64).astype(np.int32),  # type: ignore[arg-type]  # host leaves
         complete=~cut,  # type: ignore[arg-type]
     )

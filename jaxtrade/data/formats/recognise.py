@@ -71,14 +71,6 @@ class Layout:
     usual: tuple[Usual, ...] = ()
     symbol: str = ""
 
-    @property
-    def open_keys(self) -> tuple[str, ...]:
-        """The keys of `data` that a user must state, because the format leaves them open."""
-        return (
-            *(["time_zone"] if self.naive and not self.time_zone else []),
-            *([] if self.stamp else ["stamp"]),
-        )
-
 
 PLAIN = Layout("a file with a header line")  # what every file is that no vendor's layout fits
 
@@ -436,7 +428,8 @@ def settled(layout: Layout, stated: Stated) -> Stated:
 def unsaid(layout: Layout, stated: Stated) -> tuple[str, str] | None:
     """(problem, fix) of a file of which neither the layout nor the user states all keys."""
     known = settled(layout, stated)
-    missing = tuple(key for key in layout.open_keys if not getattr(known, key))
+    asked = ("time_zone", "stamp") if layout.naive else ("stamp",)
+    missing = tuple(key for key in asked if not getattr(known, key))
     if missing and layout.usual:
         words = {
             "time_zone": "the time zone of its stamps",

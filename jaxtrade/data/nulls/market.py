@@ -8,10 +8,11 @@ compiled programs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
@@ -165,8 +166,8 @@ def martingale_bars(bars: Bars, generator: np.random.Generator, after: int = 0) 
     gap, body = minute_volatility(bars)
     minute = bars.minutes
     bid = prices_of(bars)[0]  # int64[4, T]: the real prices, replaced date by date
-    start, rows = anchors(bars), bars.date_starts
-    for first, end in zip(rows.tolist(), np.append(rows[1:], len(bars)).tolist(), strict=True):
+    start = anchors(bars)
+    for first, end in zip(bars.date_starts.tolist(), bars.date_ends.tolist(), strict=True):
         begin = max(first, after)
         if begin >= end:
             continue
@@ -191,25 +192,6 @@ def martingale_bars(bars: Bars, generator: np.random.Generator, after: int = 0) 
 LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the draws
 
 
-def _session_classes(real: NullSource, rows: np.ndarray) -> np.ndarray:
-    """The calendar class of each trade date, int64[N]; -1 for one that stays where it is. rows:
-    int64[N], the first row of each.
-    """
-    bars, schedule = real.bars, real.schedule
-    days, decisions = bars.trade_dates[rows], real.decisions[rows]
-    at = schedule.find(days)
-    midnight = days.astype("datetime64[s]").astype(np.int64)
-    hours = np.stack(
-        [schedule.open[at], schedule.close[at], schedule.flat[at], *schedule.halts[at].T]
-    )
-    local = local_seconds(hours.reshape(-1), bars.contract.zone).reshape(hours.shape) - midnight
-    since = np.diff(schedule.dates, prepend=schedule.dates[:1]).astype(np.int64)[at]
-    keys = np.column_stack([*local, since, decisions])
-    classes = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-    stays = (at < 0) | (decisions == 0) | anchors(bars)[rows] | (rows < real.after)
-    return np.where(stays, -1, classes)
-
-
 def session_order(classes: np.ndarray, generator: np.random.Generator, source: str) -> np.ndarray:
     """int64[N]: for each place, the number of the session that comes to stand there.
 
@@ -229,24 +211,24 @@ def session_order(classes: np.ndarray, generator: np.random.Generator, source: s
     return order
 
 
-def permuted_sessions(real: NullSource, generator: np.random.Generator) -> NullBars:
-    """The bars with their sessions in a random order, and their intrabar paths with NumPy leaves.
-    Sessions that begin before the row `after` stay where they are.
+def permuted_sessions(
+    bars: Bars, path: IntrabarPath | None, schedule: Schedule, order: np.ndarray
+) -> tuple[Bars, IntrabarPath | None]:
+    """The bars with their sessions in another order (`session_order`), and their intrabar paths with
+    NumPy leaves.
 
-    Raises DataError: too few sessions can change places, or a price leaves the range of prices.
+    Raises DataError if a price leaves the range of prices.
     """
-    bars, rows = real.bars, real.bars.date_starts
-    order = session_order(_session_classes(real, rows), generator, bars.source)
-    lengths = np.diff(rows, append=len(bars))
-    source = np.concatenate([np.arange(int(rows[k]), int(rows[k] + lengths[k])) for k in order])
-    opens = real.schedule.open[real.schedule.find(bars.trade_dates[rows])]
+    rows, ends = bars.date_starts, bars.date_ends
+    lengths = ends - rows
+    source = np.concatenate([np.arange(int(rows[k]), int(ends[k])) for k in order])
+    opens = schedule.open[schedule.find(bars.trade_dates[rows])]
     moved = np.repeat(
         np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
     )
-    factors = np.repeat(_factors(bars, rows, lengths, order), lengths[order])
+    factors = np.repeat(_factors(bars, order), lengths[order])
     bid, ask = (_scaled(side[:, source], factors) for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
-    path = real.path
     if path is not None:
         # The falls of each bar in its new place: the prices that they stand for, scaled as all
         # prices are.
@@ -269,11 +251,11 @@ def _scaled(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
     return np.floor(ticks * factors + 0.5).astype(np.int64)
 
 
-def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _factors(bars: Bars, order: np.ndarray) -> np.ndarray:
     """f of each place, float64[N]. It is 1 where a series begins."""
+    rows, ends = bars.date_starts, bars.date_ends - 1
     bid, ask = prices_of(bars)
     start, middle = anchors(bars)[rows], (bid[3] + ask[3]) / 2
-    ends = rows + lengths - 1
     factors, close = np.ones(len(order)), 0.0
     for place, k in enumerate(order.tolist()):
         if not start[place]:
@@ -284,79 +266,6 @@ def _factors(bars: Bars, rows: np.ndarray, lengths: np.ndarray, order: np.ndarra
 
 
 STREAM = 20  # keeps the draws of nulls apart from the other generators that a seed begins
-NullBars = tuple[Bars, IntrabarPath | None]
-
-
-@dataclass(frozen=True)
-class NullSource:
-    """What null markets are made from. T bars.
-
-    bars: the real bars. path: their intrabar paths with NumPy leaves; None without second bars.
-        decisions: int64[T], the number of decision bars of each bar's session; 0 outside the
-        session table. schedule: of the bars' trade dates. after: rows before it stay real.
-    """
-
-    bars: Bars
-    path: IntrabarPath | None
-    decisions: np.ndarray
-    schedule: Schedule
-    after: int = 0
-
-
-def null_source(market: Market, config: RunConfig, after: int = 0) -> NullSource:
-    """The source of a market's nulls. config: with which the market was built. after: see
-    `NullSource`.
-    """
-    bars, table, path = market.bars, market.data.sessions, market.data.path
-    if path is not None:
-        path = IntrabarPath(np.asarray(path.falls), np.asarray(path.ambiguous))  # type: ignore[arg-type]
-    decisions = np.zeros(len(bars), np.int64)
-    for start, end, first, last in zip(
-        *(np.asarray(each) for each in (table.start, table.end, table.first, table.last)),
-        strict=True,
-    ):
-        decisions[start:end] = last - first + 1
-    schedule = schedule_of(bars, config.data.calendar)
-    return NullSource(bars, path, decisions, schedule, after)
-
-
-def _sign(real: NullSource, generator: np.random.Generator) -> NullBars:
-    mask = random_signs(len(real.bars), generator, real.after)
-    return sign_flipped(real.bars, mask), real.path and sign_flipped_path(real.path, mask)
-
-
-MAKERS: dict[NullKind, Callable[[NullSource, np.random.Generator], NullBars]] = {
-    "sign": _sign,
-    "sessions": permuted_sessions,
-    "phase": lambda real, generator: (phase_randomised(real.bars, generator, real.after), None),
-    "martingale": lambda real, generator: (
-        martingale_bars(real.bars, generator, real.after),
-        None,
-    ),
-}
-WITHOUT_PATH = ("phase", "martingale")  # their bars are new, so no second bars rebuild them
-
-
-def null_bars(real: NullSource, kind: NullKind, seed: int, draw: int) -> NullBars:
-    """Null bars, marked as synthetic, and their intrabar paths. The same arguments give the same
-    bytes.
-
-    seed, draw: whole numbers from 0; each pair begins a random stream of its own. Raises DataError
-        as the kind does.
-    """
-    generator = np.random.default_rng([STREAM, NULL_KINDS.index(kind), seed, draw])
-    bars, path = MAKERS[kind](real, generator)
-    if real.path is not None and path is None:  # one that tells no order of prices in any bar
-        falls, ambiguous = np.zeros_like(real.path.falls), np.ones_like(real.path.ambiguous)
-        path = IntrabarPath(falls, ambiguous)  # type: ignore[arg-type]  # host leaves
-    note = f"the bars are synthetic: null market {draw} of kind {kind}, seed {seed}"
-    return replace(
-        bars,
-        synthetic=True,
-        places=None,
-        notes=(note,),
-        source=f"null {kind} {draw}, seed {seed}, of {real.bars.source}",
-    ), path
 
 
 @contextmanager
@@ -372,20 +281,23 @@ def null_named(kind: NullKind, seed: int, draw: int) -> Iterator[None]:
         ) from error
 
 
+WITHOUT_PATH = ("phase", "martingale")  # their bars are new, so no second bars rebuild them
+
+
 @dataclass(frozen=True)
 class NullMarkets:
     """The null markets of one market, made one at a time: `markets(draw)` for draw 0, 1, ...
 
-    market: the real one. config: with which it was built. kind: of null. seed: of all draws.
-        source: from
-    `null_source`. rates: bars of the exchange rate, which stay real; None if none is needed.
+    market: the real one. config: with which it was built. kind: of null. seed: of all draws. after:
+        rows before it stay real. A policy that was trained on them is then tested on null bars alone.
+        rates: bars of the exchange rate, which stay real; None if none is needed.
     """
 
     market: Market
     config: RunConfig
     kind: NullKind
     seed: int
-    source: NullSource
+    after: int = 0
     rates: Bars | None = None
 
     def __call__(self, draw: int) -> Market:
@@ -396,19 +308,74 @@ class NullMarkets:
         the real ones.
         """
         with null_named(self.kind, self.seed, draw):
-            bars, path = null_bars(self.source, self.kind, self.seed, draw)
+            bars, path = self.bars(draw)
             made = build_market(bars, self.config, rates=self.rates, path=path)
             _check_alike(made, self.market)
             return made
+
+    def bars(self, draw: int) -> tuple[Bars, IntrabarPath | None]:
+        """Null bars, marked as synthetic, and their intrabar paths with NumPy leaves. The same
+        arguments give the same bytes.
+
+        draw: a whole number from 0; each pair of seed and draw begins a random stream of its own.
+        Raises DataError as the kind does.
+        """
+        real, path, after = self.market.bars, self.market.data.path, self.after
+        generator = np.random.default_rng([STREAM, NULL_KINDS.index(self.kind), self.seed, draw])
+        if path is not None:
+            path = jax.tree.map(np.asarray, path)
+        match self.kind:
+            case "sign":
+                mask = random_signs(len(real), generator, after)
+                bars, path = sign_flipped(real, mask), path and sign_flipped_path(path, mask)
+            case "sessions":
+                schedule = schedule_of(real, self.config.data.calendar)
+                order = session_order(self._session_classes(schedule), generator, real.source)
+                bars, path = permuted_sessions(real, path, schedule, order)
+            case "phase":
+                bars = phase_randomised(real, generator, after)
+            case "martingale":
+                bars = martingale_bars(real, generator, after)
+        if path is not None and self.kind in WITHOUT_PATH:  # it tells no order of prices in any bar
+            path = path.replace(
+                falls=np.zeros_like(path.falls), ambiguous=np.ones_like(path.ambiguous)
+            )
+        return replace(
+            bars,
+            synthetic=True,
+            places=None,
+            notes=(
+                f"the bars are synthetic: null market {draw} of kind {self.kind}, seed {self.seed}",
+            ),
+            source=f"null {self.kind} {draw}, seed {self.seed}, of {real.source}",
+        ), path
+
+    def _session_classes(self, schedule: Schedule) -> np.ndarray:
+        """The calendar class of each trade date, int64[N]; -1 for one that stays where it is."""
+        bars, table = self.market.bars, self.market.data.sessions
+        rows = bars.date_starts
+        days = bars.trade_dates[rows]
+        own = np.searchsorted(self.market.trade_dates, days)
+        own = np.where(np.isin(days, self.market.trade_dates), own, -1)
+        decisions = np.append(np.asarray(table.last) - np.asarray(table.first) + 1, 0)[own]
+        at = schedule.find(days)
+        midnight = days.astype("datetime64[s]").astype(np.int64)
+        hours = np.stack(
+            [schedule.open[at], schedule.close[at], schedule.flat[at], *schedule.halts[at].T]
+        )
+        local = local_seconds(hours.reshape(-1), bars.contract.zone).reshape(hours.shape) - midnight
+        since = np.diff(schedule.dates, prepend=schedule.dates[:1]).astype(np.int64)[at]
+        keys = np.column_stack([*local, since, decisions])
+        classes = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        stays = (at < 0) | (decisions == 0) | anchors(bars)[rows] | (rows < self.after)
+        return np.where(stays, -1, classes)
 
 
 def null_markets(
     market: Market, config: RunConfig, kind: NullKind, seed: int, after: int = 0
 ) -> NullMarkets:
-    """The null markets of `market`.
+    """The null markets of `market`. The arguments are those of `NullMarkets`.
 
-    after: rows before it stay real. A policy that was trained on them is then tested on null bars
-        alone.
     Raises ConfigError for `env.intrabar=path` with a kind whose bars have no known order of prices.
     """
     if config.env.intrabar == "path" and kind in WITHOUT_PATH:
@@ -417,14 +384,11 @@ def null_markets(
             f"null markets of kind {kind} have no second bars, and env.intrabar=path needs them; choose "
             f"another kind ({kept}), or a run with env.intrabar=stop_first"
         )
-    rates = load_rates(config.data, market.contract)
-    return NullMarkets(market, config, kind, seed, null_source(market, config, after), rates)
+    return NullMarkets(market, config, kind, seed, after, load_rates(config.data, market.contract))
 
 
 def _check_alike(made: Market, real: Market) -> None:
     """Check that the same compiled programs take both. Raises DataError."""
-    import jax
-
     table, own = made.data.sessions, real.data.sessions
     if made.num_sessions != real.num_sessions or not np.array_equal(
         made.trade_dates, real.trade_dates

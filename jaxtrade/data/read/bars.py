@@ -192,13 +192,9 @@ def from_frame(
     return adjusted(bars, splits)
 
 
-def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str], list[Fault]]:
-    """(the keys with which a table is read, notes on its layout, what neither layout nor user
-    states).
-    """
+def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
+    """(the keys with which a table is read, notes on its layout)."""
     layout, columns = table.layout, {}
-    missing = unsaid(layout, stated)
-    faults = table.fault(*missing) if missing else []
     notes = [*spoken(layout, stated), *_unused_spread(table, stated)]
     if layout.clock:
         columns["time"] = stamp_column(layout)
@@ -210,7 +206,7 @@ def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str], list[Fault
             why = "" if traded[:1] == [first] else f", because {first} is 0 throughout"
             notes.append(f"volume is read from {used}{why}")
     found = settled(layout, stated)
-    return found._replace(columns={**columns, **found.columns}), notes, faults
+    return found._replace(columns={**columns, **found.columns}), notes
 
 
 def _unused_spread(table: Table, stated: Stated) -> list[str]:
@@ -248,43 +244,39 @@ def parse(
         raise ConfigError(
             f"expiry={expiry} reads one contract and roll splices several; give one of them"
         )
-    keys, notes, unsaid_keys = keys_of(table, stated)
-    names, two_sided, mapped, faults = map_columns(table, keys.columns)
-    if unsaid_keys or faults:
-        raise table.error([*unsaid_keys, *faults])
+    keys, notes = keys_of(table, stated)
+    if missing_keys := unsaid(table.layout, stated):
+        table.fault(*missing_keys)
+    names, two_sided, mapped = map_columns(table, keys.columns)
+    table.check()
     notes += [*table.notes, *mapped]
     scale, close = keys.price_scale, keys.stamp == "close"
     table = one_contract(table, names, contract, expiry, roll, follows)
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        stamps = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
-        if stamps.faults:
-            raise table.error(stamps.faults)
-        inside = stamps.seconds - close
+        seconds, _ = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
+        table.check()
+        inside = seconds - close
         places, legs = roll_rows(table, prices, contract, inside, roll, scale, follows)
         table = table.chosen(places)
     if two_sided:
         table, left_out = quoted_rows(table, names, missing)
         notes += left_out
-    seconds, assumed, faults = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
-    bid = parse_prices(table, prices, seconds, contract, scale, faults)
-    notes += [*assumed, *bid.notes]
-    faults = faults + bid.faults
-    volume, wrong = parse_volume(table, names)
-    faults += wrong
-    ask = None
+    seconds, assumed = parse_stamps(table, names["time"], keys.time_zone, keys.date_order)
+    bid, found = parse_prices(table, prices, seconds, contract, scale)
+    notes += [*assumed, *found]
+    volume, ask = parse_volume(table, names), None
     if two_sided:
         prices = side_columns(names, "ask")
-        ask, _, wrong = parse_prices(table, prices, seconds, contract, scale, faults)
-        ask, crossed = widen(table, seconds, bid.side, ask)
+        ask, _ = parse_prices(table, prices, seconds, contract, scale)
+        ask, crossed = widen(table, seconds, bid, ask)
         contract = replace(contract, slippage_ticks=0)
         notes += [*crossed, TWO_SIDED]
-        faults += wrong
-    bar_seconds, wrong = parse_steps(table, names, seconds)
+    bar_seconds = parse_steps(table, names, seconds)
     bars = Bars(
         time=seconds - bar_seconds if close else seconds,
-        **bid.side._asdict(),
+        **bid._asdict(),
         volume=volume,
         bar_seconds=bar_seconds,
         contract=contract,
@@ -294,14 +286,13 @@ def parse(
         legs=legs,
         places=Places(table.source, table.rows, table.first_line),
     )
-    return bars, faults + wrong
+    return bars, table.faults
 
 
 def _read(table: Table, *keys: Any) -> Bars:
     """The bars of a table. Raises DataError with all of its faults."""
-    bars, faults = parse(table, *keys)
-    if faults:
-        raise table.error(faults)
+    bars, _ = parse(table, *keys)
+    table.check()
     return bars
 
 

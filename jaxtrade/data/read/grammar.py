@@ -10,7 +10,8 @@ with array operations: cells of one shape (the same marks at the same places) at
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -45,20 +46,11 @@ FORMS = {
     "mdy": re.compile(rf"\s*{YEAR_LAST.format('month', 'day')}{REST}", re.ASCII),
 }
 LAST = re.compile(r"\s*(\d{1,2})([-./])(\d{1,2})\2(\d{4})\b", re.ASCII)  # a date with the year last
-SIGNS, HALVES = b"+-", b"AaPp"
+VARIED = {"sign": b"+-", "half": b"AaPp"}  # parts whose mark may differ between cells of one shape
 ZERO, NINE = ord("0"), 9
 BLOCK = 1 << 16  # cells read at once, so that temporary arrays stay in the processor's cache
 MOST_WIDTH = 64  # bytes of the longest stamp
 MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
-
-
-class Stamps(NamedTuple):
-    """What cells say. seconds: int64[n], UTC seconds since 1970 of a cell with an offset,
-    wall-clock seconds of one without; UNREAD if the cell is no stamp, BROKEN if it lies between two
-    whole seconds. aware: bool[n], whether it has an offset."""
-
-    seconds: np.ndarray
-    aware: np.ndarray
 
 
 def form_of(text: str, order: Order | None) -> re.Match[str] | None:
@@ -66,23 +58,36 @@ def form_of(text: str, order: Order | None) -> re.Match[str] | None:
     return FORMS[None].fullmatch(text) or (None if order is None else FORMS[order].fullmatch(text))
 
 
+def parts_of(form: re.Match[str]) -> dict[str, tuple[int, int]]:
+    """Where each part of a stamp stands: year, month, day, hour, minute, second, fraction, half (AM or
+    PM), utc, sign, ahead, ahead_minute. A part has one name, however the stamp writes it.
+    """
+    return {
+        name.removeprefix("plain_").removeprefix("t_"): form.span(name)
+        for name, text in form.groupdict().items()
+        if text is not None
+    }
+
+
 def has_offset(text: str) -> bool:
     """Whether a text is a stamp with an offset from UTC."""
     found = form_of(text, "dmy")
-    return found is not None and _offset_at(found) is not None
+    return found is not None and not parts_of(found).keys().isdisjoint(("utc", "sign"))
 
 
 def is_date(text: str) -> bool:
     """Whether a text is a date without a time of day."""
     found = form_of(text, "dmy")
-    return found is not None and all(
-        found[name] is None for name in ("hour", "plain_hour", "t_hour")
-    )
+    return found is not None and "hour" not in parts_of(found)
 
 
-def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> Stamps:
+def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> tuple[np.ndarray, np.ndarray]:
     """What every cell of large strings says. order: of dates with the year last; None if it is not
     known, and no such date is read.
+
+    Returns (seconds since 1970, int64[n]: UTC of a cell with an offset, else of the wall clock;
+    UNREAD if the cell is no stamp, BROKEN if it lies between two whole seconds; bool[n], whether it
+    has an offset).
     """
     seconds, aware, done = np.full(len(texts), UNREAD), np.zeros(len(texts), bool), 0
     for start in range(0, len(texts), BLOCK):
@@ -90,7 +95,7 @@ def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> Stamps:
             rows = slice(done, done + len(chunk))
             _read_chunk(chunk, order, seconds[rows], aware[rows])
             done += len(chunk)
-    return Stamps(seconds, aware)
+    return seconds, aware
 
 
 def _read_chunk(
@@ -111,24 +116,21 @@ def _read_chunk(
             if form is None:
                 own, chars = own[1:], chars[:, 1:]
                 continue
-            fits = _of_shape(chars, form)
+            parts = parts_of(form)
+            fits = _of_shape(chars, form[0], parts)
             whole = bool(fits.all())
-            seconds[own[fits]] = _seconds(chars if whole else chars[:, fits], form)
-            aware[own[fits]] = _offset_at(form) is not None
+            seconds[own[fits]] = _seconds(chars if whole else chars[:, fits], parts)
+            aware[own[fits]] = "utc" in parts or "sign" in parts
             own, chars = own[~fits], chars[:, :0] if whole else chars[:, ~fits]
 
 
-def _of_shape(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
-    """Which cells have digits and marks where the cell of `form` has them, bool[n]. chars:
-    uint8[width, n].
+def _of_shape(chars: np.ndarray, shape: str, parts: Mapping[str, tuple[int, int]]) -> np.ndarray:
+    """Which cells have digits and marks where the text `shape` has them, bool[n]. chars: uint8[width,
+    n].
     """
-    varied = {
-        form.start("half"): HALVES,
-        form.start("sign"): SIGNS,
-        form.start("plain_sign"): SIGNS,
-    }
+    varied = {parts[name][0]: marks for name, marks in VARIED.items() if name in parts}
     fits = np.ones(chars.shape[1], bool)
-    for j, letter in enumerate(form[0]):
+    for j, letter in enumerate(shape):
         if letter.isdigit():
             fits &= (
                 chars[j] - np.uint8(ZERO) <= NINE
@@ -140,44 +142,30 @@ def _of_shape(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
     return fits
 
 
-def _seconds(chars: np.ndarray, form: re.Match[str]) -> np.ndarray:
-    """Seconds since 1970 of cells that have the shape of `form`, less their offset, int64[n];
-    UNREAD or BROKEN.
-    """
+def _seconds(chars: np.ndarray, parts: Mapping[str, tuple[int, int]]) -> np.ndarray:
+    """Seconds since 1970 of cells with these parts, less their offset, int64[n]; UNREAD or BROKEN."""
 
-    def number(*names: str) -> np.ndarray:
-        """The digits of the first of these parts that is there; 0 if none is."""
-        name = next(
-            (name for name in names if name in form.re.groupindex and form[name] is not None), None
-        )
+    def number(name: str) -> np.ndarray:
+        """The digits of a part; 0 if it is not there."""
         total = np.zeros(chars.shape[1], np.int64)
-        for j in range(*form.span(name)) if name else ():
+        for j in range(*parts.get(name, (0, 0))):
             total = 10 * total + chars[j] - ZERO
         return total
 
-    days, known = _days(number("year"), number("month", "plain_month"), number("day", "plain_day"))
-    hour, minute = number("hour", "plain_hour", "t_hour"), number("minute", "plain_minute")
-    second, rest = number("second", "plain_second"), number("fraction", "plain_fraction")
+    days, known = _days(number("year"), number("month"), number("day"))
+    hour, minute, second = number("hour"), number("minute"), number("second")
     known &= (hour <= 23) & (minute <= 59) & (second <= 59)
-    if form["half"] is not None:
+    if "half" in parts:
         known &= (hour >= 1) & (hour <= 12)
         hour = hour % 12 + 12 * np.isin(
-            chars[form.start("half")], np.frombuffer(HALVES[2:], np.uint8)
+            chars[parts["half"][0]], np.frombuffer(VARIED["half"][2:], np.uint8)
         )
     total = ((days * 24 + hour) * 60 + minute) * 60 + second
-    at = _offset_at(form)
-    if at is not None and form["utc"] is None:
-        ahead = 60 * number("ahead", "plain_ahead") + number("ahead_minute")
+    if "sign" in parts:
+        ahead = 60 * number("ahead") + number("ahead_minute")
         known &= (ahead <= MOST_AHEAD) & (number("ahead_minute") <= 59)
-        total -= 60 * np.where(chars[at] == ord("-"), -ahead, ahead)
-    return np.where(known, np.where(rest != 0, BROKEN, total), UNREAD)
-
-
-def _offset_at(form: re.Match[str]) -> int | None:
-    """Where the offset's sign or its Z stands; None if there is no offset."""
-    return next(
-        (form.start(name) for name in ("utc", "sign", "plain_sign") if form[name] is not None), None
-    )
+        total -= 60 * np.where(chars[parts["sign"][0]] == ord("-"), -ahead, ahead)
+    return np.where(known, np.where(number("fraction") != 0, BROKEN, total), UNREAD)
 
 
 def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from jaxtrade.config import Roll
 from jaxtrade.data.bars import Leg, splice_dates
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.tabular import Fault, Table
+from jaxtrade.data.read.tabular import Table
 from jaxtrade.notation import iso
 
 MONTHS = "FGHJKMNQUVXZ"
@@ -71,52 +71,42 @@ def roll_rows(
     codes = table.texts(names.get("expiry") or names["symbol"]).to_numpy(str)
     days = trade_dates(seconds, contract)
     named = {} if isinstance(roll, str) else roll
-    back = [
-        Fault(
-            f"data.roll goes back from {before} to {after}",
-            "name the expiries in the order they expire in",
-        )
-        for before, after in pairwise(named)
-        if before.isdigit() and after.isdigit() and after < before
-    ]
-    if back:
-        raise table.error(back)
+    for before, after in pairwise(named):
+        if before.isdigit() and after.isdigit() and after < before:
+            table.fault(
+                f"data.roll goes back from {before} to {after}",
+                "name the expiries in the order they expire in",
+            )
+    table.check()
     firsts = [
         (code, str(days.min()) if first == START else first) for code, first in named.items()
     ] or by_volume(table, names, codes, days)
     edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + ONE_DAY]
-    places, faults, begins = [], list[Fault](), np.datetime64(firsts[0][1])
+    places, begins = [], np.datetime64(firsts[0][1])
     for (code, first), ends in zip(firsts, edges, strict=True):
         found = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
         own = days[codes == code]
         its_bars = f"(its bars: {own.min()}..{own.max()})"
         if not len(found) and follows:
-            faults.append(
-                Fault(
-                    f"no bar of contract {code} {span(named, code)}, where it is the one in {follows} {its_bars}",
-                    GIVE_THEM,
-                )
+            table.fault(
+                f"no bar of contract {code} {span(named, code)}, where it is the one in {follows} {its_bars}",
+                GIVE_THEM,
             )
         elif not len(found):
-            faults.append(
-                Fault(
-                    f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
-                    f"{its_bars}",
-                    "correct the first trade dates in data.roll",
-                )
+            table.fault(
+                f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
+                f"{its_bars}",
+                "correct the first trade dates in data.roll",
             )
         elif named and not follows and places and (begun := days[found].min()) != begins:
-            faults.append(
-                Fault(
-                    f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
-                    f"(its next: {begun})",
-                    f"set data.roll to {code}: {begun}, or give its bars of that date",
-                )
+            table.fault(
+                f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
+                f"(its next: {begun})",
+                f"set data.roll to {code}: {begun}, or give its bars of that date",
             )
         places.append(found)
         begins = ends
-    if faults:
-        raise table.error(faults)
+    table.check()
     close = table.numbers(names["close"]) * price_scale
     legs = [Leg(firsts[0][0], START)]
     for (old, _), (code, first) in pairwise(firsts):
@@ -166,29 +156,31 @@ def by_volume(
             "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}",
         )
     first_year = int(str(days.min())[:4])
-    month = {str(code): expiry_month(str(code), first_year) for code in np.unique(codes)}
-    if unread := [code for code, at in month.items() if not at]:
+    known, code_of = np.unique(codes, return_inverse=True)
+    month = [expiry_month(code, first_year) for code in known.tolist()]
+    if not all(month):
         raise table.refusal(
-            f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry "
-            "(as 201312, 20131220, ESZ3, ESZ13 and ESZ2013 do)",
+            f"data.roll=volume cannot order the contracts: '{known[month.index('')]}' does not tell its "
+            "expiry (as 201312, 20131220, ESZ3, ESZ13 and ESZ2013 do)",
             "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}",
         )
-    order = sorted(month, key=lambda code: month[code])
-    rank = {code: i for i, code in enumerate(order)}
+    order = np.argsort(month, kind="stable")
+    contracts, month = known[order].tolist(), sorted(month)
+    rank = np.argsort(order)[code_of]
     dates, day_of = np.unique(days, return_inverse=True)
-    traded = np.zeros((len(dates), len(order)))
-    np.add.at(traded, (day_of, np.array([rank[code] for code in codes])), volume)
-    front = min(rank[code] for code in np.unique(codes[day_of == 0]))
-    firsts = [(order[front], str(dates[0]))]
+    traded = np.zeros((len(dates), len(contracts)))
+    np.add.at(traded, (day_of, rank), volume)
+    front = int(rank[day_of == 0].min())
+    firsts = [(contracts[front], str(dates[0]))]
     for i in range(1, len(dates)):
-        alive = [k for k in range(front, len(order)) if month[order[k]] >= str(dates[i])[:7]]
+        alive = [k for k in range(front, len(contracts)) if month[k] >= str(dates[i])[:7]]
         if not alive:
             problem = f"every contract of the file has expired before {dates[i]}"
             raise table.refusal(problem, "end the data before (data.end)")
         best = max(alive, key=lambda k: (traded[i - 1, k], -k))
         if best != front:
             front = best
-            firsts.append((order[front], str(dates[i])))
+            firsts.append((contracts[front], str(dates[i])))
     return firsts
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtrade.data.calendar.schedule import local_seconds, most_common
 from jaxtrade.data.formats.recognise import SERVER
 from jaxtrade.data.read.grammar import BROKEN, LAST, UNREAD, Order, read_stamps
-from jaxtrade.data.read.tabular import Fault, Table, as_numbers
+from jaxtrade.data.read.tabular import Table, as_numbers
 from jaxtrade.errors import ConfigError
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
@@ -25,20 +25,11 @@ UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecond
 TWICE = BROKEN + 1  # an hour of the wall clock that occurs twice or never
 
 
-class Stamps(NamedTuple):
-    """seconds: int64[n], UTC; 0 for a stamp that says no time. notes: what was assumed. faults: of
-    single cells.
-    """
-
-    seconds: np.ndarray
-    notes: list[str]
-    faults: list[Fault]
-
-
 def parse_stamps(
     table: Table, name: str, time_zone: str | None, date_order: Order | None = None
-) -> Stamps:
-    """The stamps of a column.
+) -> tuple[np.ndarray, list[str]]:
+    """(the stamps of a column, int64[n] UTC seconds; what was assumed). A cell that says no time is a
+    fault of the table, and becomes 0.
 
     Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given;
     the same with other marks in the date, or with the year last (`date_order`, unless a day above
@@ -58,7 +49,7 @@ def parse_stamps(
             problem = f"unknown time zone '{time_zone}'"
             raise table.refusal(problem, UNKNOWN_ZONE) from None
     if not len(table):
-        return Stamps(np.zeros(0, np.int64), [], [])
+        return np.zeros(0, np.int64), []
     column, notes = table.data.column(name), []
     if pa.types.is_timestamp(column.type):
         seconds, naive = _seconds(column), not column.type.tz
@@ -81,9 +72,8 @@ def parse_stamps(
             raise table.refusal(*NO_ZONE, name, int(naive.argmax()))
         seconds[naive], clash = utc_of(seconds[naive], zone)
         seconds[np.flatnonzero(naive)[clash]] = TWICE
-    return Stamps(
-        np.where(seconds <= TWICE, 0, seconds), notes, _faults(table, name, seconds, zone)
-    )
+    _check_cells(table, name, seconds, zone)
+    return np.where(seconds <= TWICE, 0, seconds), notes
 
 
 NO_ZONE = (
@@ -93,30 +83,18 @@ NO_ZONE = (
 )
 
 
-def _faults(table: Table, name: str, seconds: np.ndarray, zone: Zone) -> list[Fault]:
-    """The cells that say no time of the years 1990 to 2100."""
+def _check_cells(table: Table, name: str, seconds: np.ndarray, zone: Zone) -> None:
+    """Find the cells that say no time of the years 1990 to 2100."""
     if seconds.min() >= EARLIEST and seconds.max() <= LATEST:
-        return []
-    far = (seconds > TWICE) & ((seconds < EARLIEST) | (seconds > LATEST))
+        return
+    clash = f"this hour occurs twice or never in {zone.name} (daylight saving)"
+    table.fault(clash, "write the stamps in UTC", name, seconds == TWICE)
+    whole = "give bars stamped at whole seconds"
+    table.fault("a stamp between whole seconds", whole, name, seconds == BROKEN)
     write = "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set"
-    return [
-        fault
-        for problem, fix, at in (
-            (
-                f"this hour occurs twice or never in {zone.name} (daylight saving)",
-                "write the stamps in UTC",
-                seconds == TWICE,
-            ),
-            (
-                "a stamp between whole seconds",
-                "give bars stamped at whole seconds",
-                seconds == BROKEN,
-            ),
-            ("not a stamp", write, seconds == UNREAD),
-            ("a stamp outside 1990-2100", "check the column and its unit", far),
-        )
-        for fault in table.fault(problem, fix, name, at)
-    ]
+    table.fault("not a stamp", write, name, seconds == UNREAD)
+    far = (seconds > TWICE) & ((seconds < EARLIEST) | (seconds > LATEST))
+    table.fault("a stamp outside 1990-2100", "check the column and its unit", name, far)
 
 
 def _whole_numbers(column: Any) -> tuple[np.ndarray, np.ndarray] | None:

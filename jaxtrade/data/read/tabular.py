@@ -11,10 +11,9 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable
 from contextlib import suppress
 from csv import reader
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -71,7 +70,8 @@ class Table:
     rows: int32[n], the data row of each. first_line: the line of data row 0; 0 if the source has
         no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, or
         `PLAIN`. twins: names of several columns, of which the first alone has that name here; none
-        of them may be read. notes: what was found while reading.
+        of them may be read. notes: what was found while reading. faults: of the cells, as they are
+        found; all tables of a source share them, so that one error tells them all (`check`).
     """
 
     source: str
@@ -81,6 +81,7 @@ class Table:
     layout: Layout = PLAIN
     twins: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    faults: list[Fault] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -122,29 +123,36 @@ class Table:
         """bool[n]: where a cell is missing or has no text."""
         return (self.series(name).isna() | (self.texts(name) == "")).to_numpy(bool)
 
-    def fault(self, problem: str, fix: str, name: str = "", at: Any = 0) -> list[Fault]:
-        """The fault of the source, or of the column `name`: in the rows where `at` is True
-        (bool[n]), or in the row at a place. Empty if there is no such row.
+    def fault(self, problem: str, fix: str, name: str = "", at: Any = 0) -> None:
+        """Add the fault of the source, or of the column `name`: in the rows where `at` is True
+        (bool[n]), or in the row at a place. Nothing is added if there is no such row.
         """
         if not name:
-            return [Fault(problem, fix)]
+            self.faults.append(Fault(problem, fix))
+            return
         places = np.flatnonzero(at) if isinstance(at, np.ndarray) else np.array([at])
-        if not len(places):
-            return []
-        where = f"column '{name}' = '{str(self.cell(name, int(places[0])))[:60]}'"
-        return [Fault(problem, fix, self.rows[places], where)]
+        if len(places):
+            where = f"column '{name}' = '{str(self.cell(name, int(places[0])))[:60]}'"
+            self.faults.append(Fault(problem, fix, self.rows[places], where))
 
     def refusal(self, problem: str, fix: str, name: str = "", at: Any = 0) -> DataError:
         """The error of one fault, with which nothing more can be read."""
-        return self.error(self.fault(problem, fix, name, at))
+        self.faults.clear()
+        self.fault(problem, fix, name, at)
+        return self.error()
 
-    def error(self, faults: Iterable[Fault]) -> DataError:
-        """The error of these faults. Its message lists at most LINES kinds of them in the order of
+    def check(self) -> None:
+        """Raises DataError if there is any fault."""
+        if self.faults:
+            raise self.error()
+
+    def error(self) -> DataError:
+        """The error of the faults. Its message lists at most LINES kinds of them in the order of
         their first rows, each `source:line: column 'x' = 'value': problem. Fix: fix`, and says how
         many there are.
         """
         total, kinds = 0, dict[str, list[Fault]]()
-        for fault in faults:
+        for fault in self.faults:
             total += len(fault.rows) or 1
             kinds.setdefault(fault.problem, []).append(fault)
         alike = sorted(kinds.values(), key=lambda same: min(fault.row for fault in same))

@@ -1,8 +1,8 @@
 """Columns as fields, rows as one contract, cells as prices: each with the faults that it has.
 Nothing is repaired.
 
-A function returns the faults of single cells with its values, so that one message can tell all of
-them. Where nothing more can be read, because a column or a contract is missing, it raises.
+The faults of single cells are added to the table, so that one message can tell all of them. Where
+nothing more can be read, because a column or a contract is missing, a function raises.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import difflib
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from jaxtrade.data.bars import PRICES, Side
 from jaxtrade.data.calendar.schedule import most_common, years_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
-from jaxtrade.data.read.tabular import Fault, Table
+from jaxtrade.data.read.tabular import Table
 from jaxtrade.text import did_you_mean, year_runs
 
 # Two-sided bars on the host: bid and ask columns of a table.
@@ -147,26 +147,16 @@ MAX_TICKS = (
 )  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
 
 
-class Mapped(NamedTuple):
-    """names: field -> column name. two_sided: whether the prices are bid and ask columns; one-sided
-    price columns are then not read. notes: what was assumed.
+def map_columns(table: Table, given: Mapping[str, str]) -> tuple[dict[str, str], bool, list[str]]:
+    """(field -> column name; whether the prices are bid and ask columns; what was assumed): from the
+    explicit map `given`, then from obvious names, which are noted. A file is read as quotes as
+    `given` maps its columns, else if it has all eight of them; one-sided prices are then not read.
     """
-
-    names: dict[str, str]
-    two_sided: bool
-    notes: list[str]
-    faults: list[Fault]
-
-
-def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
-    """The columns of the fields: from the explicit map `given`, then from obvious names, which are
-    noted. A file is read as quotes as `given` maps its columns, else if it has all eight of them.
-    """
-    names, notes, faults, missing = {}, list[str](), list[Fault](), {}
+    names, notes, missing = {}, list[str](), {}
     present = table.names
     one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
     if one and two:
-        faults += table.fault(
+        table.fault(
             f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
             f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}",
         )
@@ -175,7 +165,7 @@ def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
     prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
     for key in given:
         if key not in FIELDS:
-            faults += table.fault(
+            table.fault(
                 f"data.columns: unknown field '{key}'",
                 f"use {', '.join(FIELDS)}{did_you_mean(key, FIELDS)}",
             )
@@ -195,7 +185,7 @@ def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
                 joined = (
                     "; date and time of day belong into columns named date and time, or into one"
                 )
-                faults += table.fault(
+                table.fault(
                     f"columns {hits} could each be {field}",
                     f"set data.columns={{{field}: NAME}}{joined if field == 'time' else ''}",
                 )
@@ -212,7 +202,7 @@ def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
         )
         notes.append(f"columns {', '.join(other)} are not read: {why}")
     for name in sorted(table.twins & {*names.values(), table.layout.date, table.layout.clock}):
-        faults += table.fault(f"column '{name}' appears twice", "keep one, or rename the other")
+        table.fault(f"column '{name}' appears twice", "keep one, or rename the other")
     for field, wanted in missing.items():
         near = [n for n in present if field in n.lower()] or difflib.get_close_matches(
             wanted, present, n=3, cutoff=0.5
@@ -224,11 +214,11 @@ def map_columns(table: Table, given: Mapping[str, str]) -> Mapped:
             numeric = [name for name in unused if np.isfinite(table.numbers(name)).all()]
             if len(numeric) == 1:
                 hint = f", where NAME could be {numeric[0]}: the one column of numbers not used"
-        faults += table.fault(
+        table.fault(
             f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
             f"set data.columns={{{field}: NAME}}{hint}",
         )
-    return Mapped(names, two_sided, notes, faults)
+    return names, two_sided, notes
 
 
 def product_of(symbol: str, own: str = "") -> str:
@@ -265,7 +255,6 @@ def one_contract(
         table = _choose(table, keys, expiry)
     elif roll != "off":
         table = _rolled(table, keys, roll, follows)
-    faults = list[Fault]()
     for key in keys:
         values = table.texts(key)
         counts = values.value_counts()
@@ -279,7 +268,7 @@ def one_contract(
             if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")
         ]
         if spreads:
-            faults += table.fault(
+            table.fault(
                 f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
                 "remove the spread's rows, or name the one contract with data.expiry",
                 key,
@@ -289,14 +278,14 @@ def one_contract(
         for value in counts.index if key == names.get("symbol") else ():
             product, own = product_of(value, contract.symbol), contract.symbol
             if product and product != own and {product, own} not in SIBLINGS:
-                faults += table.fault(
+                table.fault(
                     f"these are {product} bars but data.market is {own}",
                     f"set data.market={product}, or give the {own} file",
                     key,
                     first(value),
                 )
         if len(counts) > 1 and not expiry and roll == "off":
-            faults += table.fault(
+            table.fault(
                 f"column '{key}' holds {len(counts)} contracts: {_listed(counts)}",
                 f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
                 "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}",
@@ -304,12 +293,11 @@ def one_contract(
     for name, what in table.layout.single.items():
         counts = table.texts(name).value_counts()
         if len(counts) > 1:
-            faults += table.fault(
+            table.fault(
                 f"column '{name}' holds {len(counts)} {what}: {_listed(counts)}",
                 "keep the rows of one of them",
             )
-    if faults:
-        raise table.error(faults)
+    table.check()
     return table
 
 
@@ -331,19 +319,18 @@ def _rolled(table: Table, keys: list[str], roll: Roll, follows: str) -> Table:
         )
     if isinstance(roll, str):
         return table
-    cells, faults = table.texts(keys[0]), list[Fault]()
+    cells = table.texts(keys[0])
     for code in roll:
         if (cells == code).any():
             continue
         missing = f"no row of contract '{code}' in column '{keys[0]}'"
         known = ", ".join(map(str, cells.value_counts().index[:8]))
-        faults += (
-            table.fault(f"{missing}, which is the one in {follows} {span(roll, code)}", GIVE_THEM)
-            if follows
-            else table.fault(f"data.roll: {missing}", f"name contracts of the file: {known}")
-        )
-    if faults:
-        raise table.error(faults)
+        if follows:
+            of_bars = f"which is the one in {follows} {span(roll, code)}"
+            table.fault(f"{missing}, {of_bars}", GIVE_THEM)
+        else:
+            table.fault(f"data.roll: {missing}", f"name contracts of the file: {known}")
+    table.check()
     return table.chosen(cells.isin(list(roll)).to_numpy(bool))
 
 
@@ -365,75 +352,58 @@ def _choose(table: Table, keys: list[str], expiry: str) -> Table:
     )
 
 
-def order_faults(table: Table, name: str, seconds: np.ndarray) -> list[Fault]:
-    """The fault of a file of which most rows are earlier than the row before."""
+def newest_first(table: Table, name: str, seconds: np.ndarray) -> bool:
+    """Whether most rows are earlier than the row before, which is a fault of the file."""
     backwards = np.diff(seconds) < 0
     if 2 * backwards.sum() <= len(seconds):
-        return []
-    return table.fault(
+        return False
+    table.fault(
         "the newest row comes first",
         f"sort the file by time, oldest row first (pandas: frame.sort_values({name!r}))",
         name,
     )
+    return True
 
 
-def parse_steps(
-    table: Table, names: Mapping[str, str], seconds: np.ndarray
-) -> tuple[int, list[Fault]]:
-    """(the bar length in seconds: the most common step; unsorted, duplicate and irregular
-    stamps).
+def parse_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> int:
+    """The bar length in seconds: the most common step. Unsorted, duplicate and irregular stamps are
+    faults.
     """
     if len(seconds) < 2:
-        return 1, table.fault(
+        table.fault(
             f"{len(seconds)} bars: too few to know the bar length",
             "give at least one session of bars",
         )
+        return 1
     name = names["time"]
-    if faults := order_faults(table, name, seconds):
-        return int(-np.median(np.diff(seconds))), faults
+    if newest_first(table, name, seconds):
+        return int(-np.median(np.diff(seconds)))
     several = "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
     if "expiry" in names or "symbol" in names:
         several = ""
     # 0 is a stamp that was not read. The first row has no step.
     read = (seconds != 0) & (np.append(0, seconds[:-1]) != 0)
     step = np.where(read, np.diff(seconds, prepend=0), 0)
-    faults = [
-        *table.fault(
-            "a duplicate stamp",
-            f"remove one of the two rows{several}",
-            name,
-            read & (step == 0),
-        ),
-        *table.fault(
-            "a stamp earlier than the row before: rows are not sorted",
-            f"sort the file by time{several}",
-            name,
-            step < 0,
-        ),
-    ]
+    remove = f"remove one of the two rows{several}"
+    table.fault("a duplicate stamp", remove, name, read & (step == 0))
+    unsorted = "a stamp earlier than the row before: rows are not sorted"
+    table.fault(unsorted, f"sort the file by time{several}", name, step < 0)
     ahead = step[step > 0]
     length = most_common(ahead) if len(ahead) else 1
     if length > 3600 or 3600 % length:
-        return length, faults + table.fault(
+        table.fault(
             f"the usual step between bars is {length} s",
             "give intraday bars of 1 second to 1 hour whose length divides an hour",
         )
+        return length
     for i in np.flatnonzero((step > 0) & ((step < length) | (step % length != 0))):
-        faults += table.fault(
+        table.fault(
             f"{step[i]} s after the row before, in a file of {length} s bars",
             "give bars of one length, stamped on its grid",
             name,
             i,
         )
-    return length, faults
-
-
-class Prices(NamedTuple):
-    """Prices of one side with what was assumed, and their faults."""
-
-    side: Side
-    notes: list[str]
-    faults: list[Fault]
+    return length
 
 
 def parse_prices(
@@ -442,65 +412,58 @@ def parse_prices(
     seconds: np.ndarray,
     contract: Contract,
     price_scale: float,
-    before: list[Fault],
-) -> Prices:
-    """The prices of the rows as int32 ticks.
+) -> tuple[Side, list[str]]:
+    """(the prices of the rows as int32 ticks, what was assumed).
 
-    before: faults found so far. Raises DataError, with these, if most bars of a year are
-    implausible: the market or the unit is the wrong one, and faults about the tick would only hide
-    the cause.
+    Raises DataError, with all faults so far, if most bars of a year are implausible: the market or
+    the unit is the wrong one, and faults about the tick would only hide the cause.
     """
-    points, faults = {}, list[Fault]()
+    points = {}
     for field in PRICES:
-        numbers, wrong = parse_numbers(table, names[field], "price")
-        points[field] = numbers * price_scale
-        faults += wrong
-        faults += table.fault(
-            "a price that is not positive", NOT_POSITIVE, names[field], points[field] <= 0
-        )
-    notes, wrong, other_market = check_range(table, names, seconds, points, contract, price_scale)
-    faults += wrong
-    if other_market:
-        raise table.error([*before, *faults])
+        points[field] = parse_numbers(table, names[field], "price") * price_scale
+        problem = "a price that is not positive"
+        table.fault(problem, NOT_POSITIVE, names[field], points[field] <= 0)
+    notes = check_range(table, names, seconds, points, contract, price_scale)
     ticks = []
     for field in PRICES:
-        column, single, wrong = _ticks(table, names[field], points[field], contract)
+        column, single = _ticks(table, names[field], points[field], contract)
         ticks.append(column)
         notes += single
-        faults += wrong
     # NaN passes, because every comparison with it is False; its fault is among them already.
     upside_down = points["high"] < points["low"]
     for i in np.flatnonzero(upside_down):
         problem = f"high is below low ({table.cell(names['low'], int(i))})"
-        faults += table.fault(problem, CHECK_ROW, names["high"], i)
+        table.fault(problem, CHECK_ROW, names["high"], i)
     for field in ("open", "close"):
         outside = (points[field] > points["high"]) | (points[field] < points["low"])
-        faults += table.fault(
-            f"{field} is outside low..high", CHECK_ROW, names[field], outside & ~upside_down
-        )
-    return Prices(Side(*ticks), notes, faults)
+        problem = f"{field} is outside low..high"
+        table.fault(problem, CHECK_ROW, names[field], outside & ~upside_down)
+    return Side(*ticks), notes
 
 
-def parse_volume(table: Table, names: Mapping[str, str]) -> tuple[np.ndarray, list[Fault]]:
-    """(volume, float64[n]: 0 without such a column; its faults)."""
+def parse_volume(table: Table, names: Mapping[str, str]) -> np.ndarray:
+    """Volume, float64[n]: 0 without such a column."""
     if "volume" not in names:
-        return np.zeros(len(table)), []
-    volume, faults = parse_numbers(table, names["volume"], "volume")
-    return volume, faults + table.fault("a negative volume", CHECK_ROW, names["volume"], volume < 0)
+        return np.zeros(len(table))
+    volume = parse_numbers(table, names["volume"], "volume")
+    table.fault("a negative volume", CHECK_ROW, names["volume"], volume < 0)
+    return volume
 
 
-def parse_numbers(table: Table, name: str, what: str) -> tuple[np.ndarray, list[Fault]]:
-    """(a column as float64, its cells that are no numbers, which become NaN)."""
+def parse_numbers(table: Table, name: str, what: str) -> np.ndarray:
+    """A column as float64. Cells that are no numbers are faults, and become NaN."""
     values = table.numbers(name)
     bad = ~np.isfinite(values)
     fix = "remove the row or write a plain number with a decimal point"
-    return np.where(bad, np.nan, values), table.fault(f"not a finite {what}", fix, name, bad)
+    table.fault(f"not a finite {what}", fix, name, bad)
+    return np.where(bad, np.nan, values)
 
 
 def _ticks(
     table: Table, name: str, points: np.ndarray, contract: Contract
-) -> tuple[np.ndarray, list[str], list[Fault]]:
-    """(one price column in ticks, int32[n], notes, prices off the tick or beyond MAX_TICKS).
+) -> tuple[np.ndarray, list[str]]:
+    """(one price column in ticks, int32[n], notes). Prices off the tick or beyond MAX_TICKS are
+    faults.
 
     points: float64[n]; NaN, which is a fault already, becomes 1 tick.
     """
@@ -515,7 +478,7 @@ def _ticks(
             notes = [
                 f"column '{name}' holds 32-bit prices (as Yahoo sends them), read to the tick beside them"
             ]
-    faults = table.fault(
+    table.fault(
         f"off the tick of {contract.symbol} ({contract.tick_size})",
         "check data.market and data.price_scale; prices are never rounded",
         name,
@@ -523,14 +486,14 @@ def _ticks(
     )
     beyond = np.flatnonzero(ticks >= MAX_TICKS)
     if len(beyond):
-        faults += table.fault(
+        table.fault(
             f"{ticks[beyond[0]]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
             f"{contract.tick_size})",
             "check data.price_scale, and tick_size in the contract file",
             name,
             int(beyond[0]),
         )
-    return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32), notes, faults
+    return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32), notes
 
 
 # --- prices that were 32-bit floats once, as Yahoo sends them
@@ -567,13 +530,14 @@ def check_range(
     points: Mapping[str, np.ndarray],
     contract: Contract,
     price_scale: float,
-) -> tuple[list[str], list[Fault], bool]:
+) -> list[str]:
     """Check that prices are plausible for the market in their year, to refuse bars of another
-    market or unit. Returns (notes, faults, whether most bars of a year are implausible).
+    market or unit. Returns notes.
 
-    points: float64[n] for each price field, the file's prices times `price_scale`.
+    points: float64[n] for each price field, the file's prices times `price_scale`. Raises DataError
+        if most bars of a year are implausible.
     """
-    other_market, unknown, faults = False, list[int](), list[Fault]()
+    other_market, unknown = False, list[int]()
     years = years_of(seconds)
     for year in np.unique(years[seconds != 0]).tolist():
         bounds = contract.price_range(year)
@@ -595,7 +559,7 @@ def check_range(
             and (high <= held[1]).all()
         ]
         hint = f"; they fit {' or '.join(others)}" if others else ""
-        faults += table.fault(
+        table.fault(
             f"{int(bad.sum())} of {len(bad)} bars of {year} contradict {contract.symbol}, which traded "
             f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
             _fix(contract, price_scale, bounds, close),
@@ -603,11 +567,13 @@ def check_range(
             int(np.flatnonzero(of_year)[first]),
         )
         other_market |= bool(2 * bad.sum() > len(bad))
-    notes = [
+    if other_market:
+        raise table.error()
+    note = (
         f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
         "against one"
-    ]
-    return notes if unknown else [], faults, other_market
+    )
+    return [note] if unknown else []
 
 
 def _fix(
