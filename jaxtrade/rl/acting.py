@@ -6,6 +6,7 @@ All functions of a policy but `ready` take one that `ready` has made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -226,15 +227,26 @@ def distribution(
     return Distribution(*found, unadvised)
 
 
-def chance_of(env: Env, ref: PyTree, key: Array | None, explore: bool) -> Array | None:
-    """The random number of `Learner.act`: float32[...] in [0, 1), or None if it does not explore.
+def act(
+    by_chance: Callable[..., tuple[PyTree, Array, ActExtras]],
+    ctx: Context,
+    policy: Policy,
+    carry: PyTree,
+    ref: PyTree,
+    params: PyTree,
+    key: Array | None,
+    explore: bool,
+) -> tuple[PyTree, Array, ActExtras]:
+    """`Learner.act`. by_chance: acts by a random number float32[...] in [0, 1), or by None if it
+    does not explore.
 
     Raises ValueError if `explore` is True and `key` is None.
     """
-    if not explore:
-        return None
-    if key is None:
-        raise ValueError(
-            "act explores by a key, and none is given; give one, or set explore to False"
-        )
-    return jax.random.uniform(key, env.action_mask(ref).shape[:-1])
+    chance = None
+    if explore:
+        if key is None:
+            raise ValueError(
+                "act explores by a key, and none is given; give one, or set explore to False"
+            )
+        chance = jax.random.uniform(key, ctx.env.action_mask(ref).shape[:-1])
+    return by_chance(ctx, ready(ctx, policy), carry, ref, params, chance)

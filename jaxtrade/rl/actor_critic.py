@@ -22,10 +22,8 @@ from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.acting import (
     ActExtras,
     advice_terms,
-    chance_of,
     distribution,
     network_input,
-    ready,
 )
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening import AdviceTerms, Fusion
@@ -176,21 +174,6 @@ def act_by_chance(
         overridden = action != distributions.pick(chance, *unadvised)
     log_prob, _ = ac.form.log_prob_and_entropy(logits, mask, action)
     return carry, action, ActExtras(log_prob, value, logits, mask, overridden)
-
-
-def act(
-    ac: ActorCritic,
-    policy: Policy,
-    carry: PyTree,
-    ref: PyTree,
-    params: PyTree,
-    key: Array | None,
-    explore: bool,
-) -> tuple[PyTree, Array, ActExtras]:
-    """`Learner.act`. Raises ValueError if `explore` is True and `key` is None."""
-    return act_by_chance(
-        ac, ready(ac, policy), carry, ref, params, chance_of(ac.env, ref, key, explore)
-    )
 
 
 class StepExtras(NamedTuple):

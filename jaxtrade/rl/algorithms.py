@@ -9,16 +9,17 @@ accepts this name:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.reductions import LOCAL
 from jaxtrade.parts import LEARNERS
+from jaxtrade.rl.context import Around
 from jaxtrade.rl.evolve import with_drawn_settings
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Array, Env, Learner, Stage, Summary
+from jaxtrade.types import Array, Env, Learner
 
 __all__ = ["LEARNERS", "Head", "LearnerKind", "Make", "first_policy", "make_algorithm"]
 
@@ -31,14 +32,7 @@ class Make(Protocol):
     """
 
     def __call__(
-        self,
-        config: RunConfig,
-        env: Env,
-        total_updates: int,
-        *,
-        summarise: Summary | None = None,
-        stage: Stage | None = None,
-        fusion: Fusion | None = None,
+        self, config: RunConfig, env: Env, total_updates: int, **around: Unpack[Around]
     ) -> Learner: ...
 
 
@@ -94,35 +88,26 @@ def make_algorithm(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates. With
     `evolve.keys` its first state has settings that are drawn by its key.
 
     Args:
-        summarise: extra metrics, computed from the environment's `info`.
-        stage: changes the environment's parameters as the run goes on.
-        fusion: combines the policy with advice.
-        reduce: forms figures over the parts of a run on several devices; `config` is then that of
-            one part.
+        around: `summarise`, `stage`, `fusion`, `reduce`, `platform` (`rl.context.Around`).
     Raises:
         ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: LearnerKind = LEARNERS[config.algorithm]
-    options: dict[str, Any] = {} if reduce.whole else {"reduce": reduce}
-    if options and not learner.divides:
+    if around.get("reduce", LOCAL).whole:  # a learner that cannot divide takes no `reduce`
+        around.pop("reduce", None)
+    elif not learner.divides:
         raise ConfigError(
             f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
             "agent between devices; use at most one device for each agent, and parallel.reduce=psum"
         )
-    make: Any = learner.make
-    made = make(
-        config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options
-    )
+    always: Around = {"summarise": None, "stage": None, "fusion": None}
+    made = learner.make(config, env, total_updates, **always | around)
     return with_drawn_settings(made, config)
 
 

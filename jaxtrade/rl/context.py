@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, RunConfig, SamplerConfig
 from jaxtrade.errors import ConfigError
@@ -18,6 +18,26 @@ ConfigT = TypeVar("ConfigT")
 NetworkT = TypeVar("NetworkT")
 UNIFORM = SamplerConfig()
 FRESH = ActorConfig()  # the policy that learns acts
+
+
+class Around(TypedDict, total=False):
+    """What a learner is made with besides its configuration; each may be left out.
+
+    summarise: extra metrics, computed from the environment's `info`.
+    stage: changes `params` as the run goes on. The whole update uses the changed parameters, and
+        the stage's figures become metrics. `act` does not apply the stage.
+    fusion: combines the policy with advice. `params.advice` then holds the advice.
+    reduce: forms figures over environments that several devices share (`networks.reductions`). The
+        counts of `config.rollout` are then those of one device.
+    platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`). Default:
+        that of this process.
+    """
+
+    summarise: Summary | None
+    stage: Stage | None
+    fusion: Fusion | None
+    reduce: Reduce
+    platform: str | None
 
 
 @dataclass(frozen=True)
@@ -84,16 +104,13 @@ def contexts_of(
     env: Env,
     total_updates: int,
     network_of: Callable[[DotGeneral], Any],
-    summary: Summary | None,
-    stage: Stage | None,
-    fusion: Fusion | None,
-    reduce: Reduce,
-    platform: str | None,
+    **around: Unpack[Around],
 ) -> tuple[Any, Any]:
     """The contexts of acting, which computes float32 products, and of training, in the configured
     precision. section: the learner's own. network_of: makes the network that computes by some
     products. Raises ConfigError as it does.
     """
+    platform, fusion = around.get("platform"), around.get("fusion")
     products = dot_general_of(config.compute.precision, platform)
     exact = Context(
         section,
@@ -103,10 +120,10 @@ def contexts_of(
         env,
         network_of(FLOAT32),
         total_updates,
-        summary,
-        stage,
+        around.get("summarise"),
+        around.get("stage"),
         fusion,
-        reduce,
+        around.get("reduce", LOCAL),
         form_of(platform),
         config.sampler,
         config.actor,

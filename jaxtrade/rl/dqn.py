@@ -10,7 +10,7 @@ observations are rebuilt from them, as PPO does, and normalised by today's stati
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import chex
 import jax
@@ -23,12 +23,11 @@ from jaxtrade.config.learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.accelerators import Stepped
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input
 from jaxtrade.rl.algorithms import LearnerKind
+from jaxtrade.rl.context import Around
 from jaxtrade.rl.epochs import Figures
-from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.optim import linear, progress, step
 from jaxtrade.rl.q import (
     HEAD,
@@ -62,11 +61,10 @@ from jaxtrade.rl.replay import (
     sample,
     starts,
 )
-from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.rollout import (
     Rollout,
     action_metrics,
-    final_values,
+    following_values,
     merge_metrics,
     new_statistics,
     roll_out,
@@ -76,7 +74,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy, strong_types
 from jaxtrade.rl.train_state import Kind, TrainState, all_of
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
+from jaxtrade.types import Array, Env, Learner, PyTree, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share
 
@@ -440,8 +438,7 @@ def td_errors(ctx: Q, rollout: Rollout, params: PyTree, divisor: Array) -> Array
     gamma = rollout.state.hparams.gamma
 
     def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
-        last = jax.vmap(value)(carry, ref)
-        following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+        following = following_values(value, seen.extras.value, carry, ref, seen)
         target = seen.reward / divisor + gamma * jnp.where(seen.terminated, 0.0, following)
         return jnp.abs(target - seen.extras.q)
 
@@ -572,12 +569,7 @@ def make_dqn(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
     `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
@@ -589,16 +581,7 @@ def make_dqn(
         config.dqn.check(config.rollout)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    exact, ctx = q_contexts(
-        config,
-        env,
-        total_updates,
-        summarise=summarise,
-        stage=stage,
-        fusion=fusion,
-        reduce=reduce,
-        platform=platform,
-    )
+    exact, ctx = q_contexts(config, env, total_updates, **around)
     if ctx.first_carry is not None:
         raise ConfigError(
             f"network.kind={config.network.kind} has a memory, and a sample of DQN's replay is too short "

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from jaxtrade.networks.torso import forget
 from jaxtrade.rl.actor_critic import ActorCritic, decide, value_of
-from jaxtrade.rl.returns import next_values, vtrace
-from jaxtrade.rl.rollout import final_values
+from jaxtrade.rl.returns import vtrace
+from jaxtrade.rl.rollout import following_values
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree, Transition
 
@@ -79,16 +79,11 @@ def vtrace_targets(
     del after
     own = reevaluate(ac, policy, before, seen, params)
     value = partial(value_of, ac, policy, params=params)
-    following = next_values(
-        own.value,
-        jax.vmap(value)(own.last, ref),
-        final_values(value, seen._replace(carry=own.carries)),
-        seen.truncated,
-    )
+    rollout = seen._replace(carry=own.carries)
     target, advantage = vtrace(
         reward,
         own.value,
-        following,
+        following_values(value, own.value, own.last, ref, rollout),
         seen.terminated,
         seen.truncated,
         jnp.exp(own.log_prob - seen.extras.log_prob),

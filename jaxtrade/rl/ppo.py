@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,10 @@ from flax import struct
 
 from jaxtrade.config import PPOConfig, RunConfig
 from jaxtrade.networks.heads import Network
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs, info, returns, wrappers
-from jaxtrade.rl.acting import advice_terms
+from jaxtrade.rl.acting import act, advice_terms
 from jaxtrade.rl.actor_critic import (
-    act,
+    act_by_chance,
     explorer,
     first_parameters,
     first_policy,
@@ -38,13 +37,12 @@ from jaxtrade.rl.actor_critic import (
     value_of,
 )
 from jaxtrade.rl.algorithms import Head, LearnerKind
-from jaxtrade.rl.context import Context, check_sequences, contexts_of
-from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.context import Around, Context, check_sequences, contexts_of
 from jaxtrade.rl.off_policy import vtrace_targets
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.rollout import (
     action_metrics,
-    final_values,
+    following_values,
     learning_rates,
     merge_metrics,
     new_statistics,
@@ -55,7 +53,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, first_state, floats_of
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
+from jaxtrade.types import Array, Env, Learner, PyTree, Transition
 
 PPO = Context[PPOConfig, Network]
 WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose largest value counts
@@ -183,15 +181,10 @@ def gae_targets(
     del before
     log_prob, own = seen.extras.log_prob, seen.extras.value
     value = partial(value_of, ppo, policy, params=params)
-    # The carry is not reset here. Where an episode has just ended, `gae` does not read the value of
-    # `ref`.
-    following = returns.next_values(
-        own, jax.vmap(value)(after, ref), final_values(value, seen), seen.truncated
-    )
     advantage = returns.gae(
         reward,
         own,
-        following,
+        following_values(value, own, after, ref, seen),
         seen.terminated,
         seen.truncated,
         hparams.gamma,
@@ -285,26 +278,14 @@ def make_ppo(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
         config: the sections `ppo`, `network`, `rollout`, `compute`, `sampler` and `actor` are read.
             They hold static counts and the initial values of the tunable floats.
-        summarise: extra metrics, computed from the environment's `info`.
-        stage: changes `params` as the run goes on. The whole update uses the changed parameters,
-            and the stage's figures become metrics. `act` does not apply the stage.
-        fusion: combines the policy with advice. `params.advice` then holds the advice.
-        reduce: forms figures over environments that several devices share (`networks.reductions`). The counts of
-            `config.rollout` are then those of one device.
-        platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`).
-            Default: that of this process.
+        around: `summarise`, `stage`, `fusion`, `reduce`, `platform` (`rl.context.Around`).
     Returns:
         `Learner` whose state is a `TrainState`. All of its functions work under vmap over states with shared
         `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
@@ -322,11 +303,7 @@ def make_ppo(
         env,
         total_updates,
         partial(make_network, config.network, env.num_actions),
-        summarise,
-        stage,
-        fusion,
-        reduce,
-        platform,
+        **around,
     )
     check_sequences(ppo, "ppo")
     targets = vtrace_targets if config.actor.delay else gae_targets
@@ -336,7 +313,7 @@ def make_ppo(
     return Learner(
         init=first,
         update=composed,
-        act=partial(act, exact),
+        act=partial(act, act_by_chance, exact),
         policy=policy_of,
         info=info.ppo(config, ppo.form),
         carry=ppo.first_carry,

@@ -10,7 +10,7 @@ values bounded.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,9 @@ import optax
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.algorithms import LearnerKind
-from jaxtrade.rl.context import check_sequences
-from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.context import Around, check_sequences
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.q import (
     HEAD,
@@ -37,10 +35,10 @@ from jaxtrade.rl.q import (
     value_of,
     values_of_rows,
 )
-from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
+from jaxtrade.rl.returns import explained_variance, q_lambda
 from jaxtrade.rl.rollout import (
     action_metrics,
-    final_values,
+    following_values,
     merge_metrics,
     new_statistics,
     roll_out,
@@ -50,7 +48,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
+from jaxtrade.types import Array, Env, Learner, PyTree, Transition
 
 # --- PQN's loss over a minibatch, and its gradient
 
@@ -117,10 +115,7 @@ def targets(
 ) -> Array:
     """The targets of a rollout, float32[T, N]. carry, ref: memory and reference after it."""
     value = partial(value_of, ctx, policy, params=params)
-    # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the
-    # value of `ref`.
-    last = jax.vmap(value)(carry, ref)
-    following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+    following = following_values(value, seen.extras.value, carry, ref, seen)
     return q_lambda(
         reward, following, seen.terminated, seen.truncated, hparams.gamma, hparams.q_lambda
     )
@@ -182,12 +177,7 @@ def make_pqn(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
     `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
@@ -195,16 +185,7 @@ def make_pqn(
     Raises ConfigError: a fusion that needs a distribution, or a network with a memory whose
     minibatches cannot hold whole rollouts of some environments.
     """
-    exact, ctx = q_contexts(
-        config,
-        env,
-        total_updates,
-        summarise=summarise,
-        stage=stage,
-        fusion=fusion,
-        reduce=reduce,
-        platform=platform,
-    )
+    exact, ctx = q_contexts(config, env, total_updates, **around)
     check_sequences(ctx, "pqn")
     return make_q_learner(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
 

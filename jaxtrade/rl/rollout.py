@@ -22,6 +22,7 @@ from jaxtrade.networks.torso import forget
 from jaxtrade.rl.acting import ready, update_statistics
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.packing import Packed, Packing, packing_of
+from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.state import EpisodeTotals, Policy, acting, env_keys
 from jaxtrade.rl.train_state import TrainState, scaled
 from jaxtrade.types import Array, Env, PyTree, Transition
@@ -170,6 +171,24 @@ def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transiti
         return values.at[t].set(jnp.where(needed[t], final, 0.0))
 
     return jax.lax.fori_loop(0, steps.sum(dtype=jnp.int32), at, jnp.zeros(needed.shape))
+
+
+def following_values(
+    value: Callable[[PyTree, PyTree], Array],
+    own: Array,
+    carry: PyTree,
+    ref: PyTree,
+    seen: Transition,
+) -> Array:
+    """The value of what follows each step of a rollout, float32[T, N] (`returns.next_values`).
+
+    Args:
+        value: as of `final_values`. own: float32[T, N], V of `seen.ref`.
+        carry, ref: memory and references after the last step. The carry is not reset: where an
+            episode has just ended, no target reads the value of `ref`.
+    """
+    last = jax.vmap(value)(carry, ref)
+    return next_values(own, last, final_values(value, seen), seen.truncated)
 
 
 def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> Array:
