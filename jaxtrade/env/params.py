@@ -5,19 +5,15 @@ as a run goes on.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import EnvConfig, RunConfig, StageConfig
 from jaxtrade.config.accounts import check_quantity, resolve_account
 from jaxtrade.config.allocate import largest_move
-from jaxtrade.data.contracts import Contract
 from jaxtrade.data.market import Market
 from jaxtrade.data.markets import Markets
 from jaxtrade.data.members import symbols_of
@@ -26,7 +22,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.reward_presets import one_symbol_weights
-from jaxtrade.env.rules import account_params
+from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, SessionSet, Stage
@@ -56,34 +52,6 @@ def make_params(market: Markets, sessions: SessionSet, config: RunConfig) -> Any
     return make(market, sessions, config)
 
 
-def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
-    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points,
-    rounded up to ticks.
-    """
-    if config.brackets.be_ticks is not None:
-        return config.brackets.be_ticks
-    if config.env.scaling == "seed" and contract.kind == "future":
-        return math.ceil(Decimal("0.25") / contract.tick_size)
-    return 1
-
-
-def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
-    """The figures of the contract, with the costs of the configuration in place of its own.
-
-    If profits are converted, `tick_mills` is left out, because the market's `tick_value` holds the
-    value of a tick.
-    """
-    chosen = contract.under(config)
-    return ContractParams(
-        tick_mills=None if contract.currency != ACCOUNT else jnp.int32(chosen.tick_mills),
-        commission=jnp.int32(chosen.commission_mills),
-        slippage=jnp.int32(chosen.slippage_ticks),
-        min_stop=jnp.int32(chosen.min_stop_ticks),
-        be_ticks=jnp.int32(breakeven_ticks(chosen, config)),
-        tick_size=jnp.float32(chosen.tick_size),
-    )
-
-
 def _largest_ranges(market: Market) -> tuple[int, int]:
     """Two upper limits in ticks, for the check of int32 money.
 
@@ -106,15 +74,6 @@ def _largest_ranges(market: Market) -> tuple[int, int]:
     return widest, busiest
 
 
-def _largest_tick(market: Market) -> int:
-    """Mills, rounded up: the largest value of one tick of one contract in any bar."""
-    value = market.data.tick_value
-    if value is None:
-        return market.contract.tick_mills
-    times, over = np.asarray(value.times, np.int64), np.asarray(value.over, np.int64)
-    return int((-(-times // over)).max())
-
-
 def _check_money(
     market: Market, account: AccountParams, contract: ContractParams, config: RunConfig
 ) -> int:
@@ -124,7 +83,7 @@ def _check_money(
     If the account ends at its drawdown and at its target, these limits and one position bound its
     money. Otherwise the bound is the most that the bars of its sessions could gain or lose.
     """
-    tick = _largest_tick(market)
+    tick = int(largest_ticks(market.data, market.contract.tick_mills))
     side_cost = int(contract.commission) + int(contract.slippage) * tick
     widest, busiest = _largest_ranges(market)
     bars = (
@@ -192,25 +151,14 @@ def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
     return _OfSymbol(contract, account, min(int(account.max_contracts), largest))
 
 
-def _stacked(symbols: Sequence[_OfSymbol], converted: bool) -> ContractParams:
-    """The contracts of a set, each leaf with a leading axis of symbols. converted: whether the
-    market has the value of a tick in each bar."""
-    contracts = [each.contract.replace(cap=jnp.int32(each.cap)) for each in symbols]
-    if converted:
-        contracts = [contract.replace(tick_mills=None) for contract in contracts]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *contracts)
-
-
 def _one_at_a_time(market: Markets, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """The parameters of `TradingEnv`, over one symbol or a set of them."""
     symbols = [_of_symbol(member, config) for member in market.members]
-    one = len(symbols) == 1
+    contracts = [each.contract.replace(cap=jnp.int32(each.cap)) for each in symbols]
     return EnvParams(
         market=market.data,
         sessions=sessions,
-        contract=symbols[0].contract
-        if one
-        else _stacked(symbols, market.data.tick_value is not None),
+        contract=symbols[0].contract if len(symbols) == 1 else stacked(contracts, market.data),
         account=symbols[0].account.replace(
             max_contracts=jnp.int32(max(each.cap for each in symbols))
         ),

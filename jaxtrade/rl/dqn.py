@@ -64,9 +64,9 @@ from jaxtrade.rl.replay import (
 from jaxtrade.rl.rollout import (
     Rollout,
     action_metrics,
+    after_update,
     following_values,
     merge_metrics,
-    new_statistics,
     roll_out,
     rollout_metrics,
     scaled_rewards,
@@ -523,10 +523,7 @@ def update(
         state.update,
     )
     learnt, history = learn(ctx, of, after, objective, key_learn)
-    new = learnt.replace(
-        normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
-        update=state.update + 1,
-    )
+    new = after_update(ctx, learnt, seen.ref, params)
     metrics = merge_metrics(
         rollout_metrics(ctx, rollout, params),
         step_metrics(ctx, history),

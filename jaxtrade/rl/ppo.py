@@ -42,10 +42,10 @@ from jaxtrade.rl.off_policy import vtrace_targets
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.rollout import (
     action_metrics,
+    after_update,
     following_values,
     learning_rates,
     merge_metrics,
-    new_statistics,
     roll_out,
     rollout_metrics,
     scaled_rewards,
@@ -105,30 +105,23 @@ class Batch(NamedTuple):
     target: Array
 
 
-class Objective(NamedTuple):
-    """Arguments of the loss that stay the same in all gradient steps of an update.
-
-    policy: the policy that learns, as it was before them, from `acting.ready`. params: environment
-        parameters. ent_coef: float32[], entropy coefficient of this update.
-    """
-
-    policy: Policy
-    params: PyTree
-    hparams: HParams
-    ent_coef: Array
-
-
 def ppo_loss(
-    ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch
+    ppo: PPO,
+    policy: Policy,
+    params: PyTree,
+    hparams: HParams,
+    ent_coef: Array,
+    parameters: PyTree,
+    batch: Batch,
 ) -> tuple[Array, dict[str, Array]]:
     """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
 
-    `parameters` (packed) replace those of `objective.policy`. The loss and its terms are over the
-    rows of this device, and the caller averages the gradients over devices.
+    policy: the policy that learns, as it was before the gradient steps, from `acting.ready`.
+    `parameters` (packed) replace its own. ent_coef: float32[], of this update. The loss and its
+    terms are over the rows of this device, and the caller averages the gradients over devices.
     """
-    policy, params, hparams, ent_coef = objective
     logits, value, mask, cost = forward(
         ppo,
         policy.replace(parameters=parameters),
@@ -233,7 +226,7 @@ def update(
     learnt, history = epochs.learn(
         ppo,
         after,
-        partial(ppo_loss, ppo, Objective(policy, params, hparams, ent_coef)),
+        partial(ppo_loss, ppo, policy, params, hparams, ent_coef),
         rows,
         key_epochs,
         learning_rates(ppo, state.params, learning_rate, fraction, hparams.adapter_freeze),
@@ -242,10 +235,7 @@ def update(
         largest=WORST,
         rows_at_once=ppo.form.rows_at_once(ppo.config.gradient_rows),
     )
-    new = learnt.replace(
-        normaliser=new_statistics(ppo, state.normaliser, seen.ref, params),
-        update=state.update + 1,
-    )
+    new = after_update(ppo, learnt, seen.ref, params)
     metrics = merge_metrics(
         rollout_metrics(ppo, rollout, params),
         epochs.step_metrics(history, first=WORST),

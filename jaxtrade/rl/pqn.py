@@ -38,9 +38,9 @@ from jaxtrade.rl.q import (
 from jaxtrade.rl.returns import explained_variance, q_lambda
 from jaxtrade.rl.rollout import (
     action_metrics,
+    after_update,
     following_values,
     merge_metrics,
-    new_statistics,
     roll_out,
     rollout_metrics,
     scaled_rewards,
@@ -146,10 +146,7 @@ def update(
         learning_rate,
         largest=WORST,
     )
-    new = learnt.replace(
-        normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
-        update=state.update + 1,
-    )
+    new = after_update(ctx, learnt, seen.ref, params)
     metrics = merge_metrics(
         rollout_metrics(ctx, rollout, params),
         epochs.step_metrics(history, first=WORST),

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import forget
 from jaxtrade.rl.acting import ready, update_statistics
@@ -365,14 +364,17 @@ def scaled_rewards(
 # metrics.
 
 
-def new_statistics(ctx: Context, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
-    """The statistics after a rollout, if the configuration normalises observations.
+def after_update(ctx: Context, learnt: TrainState, refs: PyTree, params: PyTree) -> TrainState:
+    """The state of the next update: the rollout's references [T, N, ...] enter the observation
+    statistics, if the configuration normalises observations.
 
-    They change only after the gradient steps: acting and learning must normalise in the same way.
+    They do so only after the gradient steps: acting and learning must normalise in the same way.
     """
-    if not ctx.settings.normalise_observations:
-        return stats
-    return update_statistics(ctx.env, stats, refs, params, ctx.reduce, ctx.form.statistics_rows)
+    stats = learnt.normaliser
+    if ctx.settings.normalise_observations:
+        rows = ctx.form.statistics_rows
+        stats = update_statistics(ctx.env, stats, refs, params, ctx.reduce, rows)
+    return learnt.replace(normaliser=stats, update=learnt.update + 1)
 
 
 def learning_rates(

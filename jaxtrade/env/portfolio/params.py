@@ -26,8 +26,8 @@ from jaxtrade.env.portfolio.state import (
     PortfolioState,
 )
 from jaxtrade.env.reward_presets import OF_SEVERAL, resolve_reward
-from jaxtrade.env.rules import account_params
-from jaxtrade.env.state import OFF, ContractParams
+from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
+from jaxtrade.env.state import OFF
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, SessionSet
 
@@ -164,25 +164,6 @@ def _sizes(market: Portfolio, config: RunConfig) -> np.ndarray:
     return np.broadcast_to(np.array(config.allocate.size, np.int64), (len(market.members),)).copy()
 
 
-def contract_leaves(market: Portfolio, config: RunConfig) -> ContractParams:
-    """The figures of all contracts, leaves [S]. With conversion, `tick_mills` is that of the
-    market's bars.
-    """
-    chosen = [contract.under(config) for contract in market.contracts]
-    ints = {
-        "commission": [c.commission_mills for c in chosen],
-        "slippage": [c.slippage_ticks for c in chosen],
-        "min_stop": [c.min_stop_ticks for c in chosen],
-        "be_ticks": [0] * len(chosen),
-    }
-    converted = market.data.tick_value is not None
-    return ContractParams(
-        tick_mills=None if converted else jnp.array([c.tick_mills for c in chosen], jnp.int32),
-        tick_size=jnp.array([float(c.tick_size) for c in chosen], jnp.float32),
-        **{name: jnp.array(values, jnp.int32) for name, values in ints.items()},
-    )
-
-
 def cost_params(config: RunConfig) -> CostParams:
     """The costs of `allocate` in integers. A rate or an impact of 0 is left out of the program."""
     chosen = config.allocate
@@ -209,11 +190,8 @@ def limit_params(market: Portfolio, config: RunConfig) -> LimitParams:
 
 
 def _tick_mills(market: Portfolio) -> np.ndarray:
-    """int64[S] mills, rounded up: the largest value of one tick of one contract."""
-    value = market.data.tick_value
-    if value is None:
-        return np.array([contract.tick_mills for contract in market.contracts], np.int64)
-    return (-(-np.asarray(value.times, np.int64) // np.asarray(value.over, np.int64))).max(axis=0)
+    """int64[S] mills: the largest value of one tick of each symbol."""
+    return largest_ticks(market.data, [contract.tick_mills for contract in market.contracts])
 
 
 def _check(market: Portfolio, config: RunConfig) -> None:
@@ -319,7 +297,9 @@ def make_portfolio_params(
     return PortfolioParams(
         market=market.data,
         sessions=sessions,
-        contract=contract_leaves(market, config),
+        contract=stacked(
+            [contract_params(contract, config) for contract in market.contracts], market.data
+        ),
         account=account,
         costs=cost_params(config),
         limits=limit_params(market, config),
