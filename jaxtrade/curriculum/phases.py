@@ -120,13 +120,8 @@ def _named(setup: Setup, name: str, policy: PyTree) -> Agent:
 def _same(a: AgentResult, b: AgentResult) -> bool:
     """Whether two results have the same actions and equities, with account rules and without."""
     return all(
-        np.array_equal(x, y)
-        for x, y in (
-            (a.account.action, b.account.action),
-            (a.account.equity, b.account.equity),
-            (a.strategy.action, b.strategy.action),
-            (a.strategy.equity, b.strategy.equity),
-        )
+        np.array_equal(x.action, y.action) and np.array_equal(x.equity, y.equity)
+        for x, y in ((a.account, b.account), (a.strategy, b.strategy))
     )
 
 
@@ -168,14 +163,12 @@ def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any
         setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids
     )
     results = before | after
-    return {
-        "sessions": len(ids),
-        "equal": _same(before["source"], after["transferred"]),
-        "net_profit": {
-            name: result.strategy_figures["net_profit"] for name, result in results.items()
-        },
-        "trades": {name: result.strategy_figures["trades"] for name, result in results.items()},
+    figures = {
+        figure: {name: result.strategy_figures[figure] for name, result in results.items()}
+        for figure in ("net_profit", "trades")
     }
+    same = _same(before["source"], after["transferred"])
+    return {"sessions": len(ids), "equal": same, **figures}
 
 
 def start_line(check: dict[str, Any]) -> str:
@@ -209,11 +202,7 @@ HEAD = (
 
 
 def _row(row: dict[str, Any], steps: int) -> list[str]:
-    gate = (
-        "passed"
-        if row["passed"]
-        else "failed: " + ", ".join(c["name"] for c in row["gate"] if not c["passed"])
-    )
+    failed = [check["name"] for check in row["gate"] if not check["passed"]]
     return [
         row["phase"],
         row["task"],
@@ -222,7 +211,7 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
         f"{row['steps']:,}",
         f"{steps:,}",
         "-" if row["start"] is None else row["start"]["coverage"],
-        gate,
+        f"failed: {', '.join(failed)}" if failed else "passed",
         money(row["validation"]["net_profit"]),
         str(row["validation"]["trades"]),
         money(row["test"]["net_profit"]),
@@ -287,6 +276,13 @@ class Check(NamedTuple):
     asked: str
     passed: bool
 
+    @property
+    def line(self) -> str:
+        return (
+            f"gate {self.name}: {self.value:.4g} ({self.asked} asked) "
+            f"{'ok' if self.passed else 'FAILED'}"
+        )
+
 
 def check_gate(
     gate: GateConfig, result: EvaluationResult, reward: float, history: Sequence[Mapping[str, Any]]
@@ -322,14 +318,6 @@ def check_gate(
     ]
 
 
-def lines(checks: Sequence[Check]) -> list[str]:
-    """One line per condition."""
-    return [
-        f"gate {check.name}: {check.value:.4g} ({check.asked} asked) {'ok' if check.passed else 'FAILED'}"
-        for check in checks
-    ]
-
-
 # The advisor that a curriculum brings along: left out where it cannot serve the bars.
 
 OFF = "off"
@@ -342,20 +330,21 @@ def with_possible_advisors(phases: Sequence[Phase], tell: Tell) -> tuple[Phase, 
     Meant for advisors that nobody asked for. `tell` receives one line, with the reason, for each
     that is left out. Raises as `prepare`.
     """
-    return tuple(_possible(phase, tell) for phase in phases)
 
-
-def _possible(phase: Phase, tell: Tell) -> Phase:
-    advisor = phase.config.advisor
-    if advisor.kind == OFF:
+    def possible(phase: Phase) -> Phase:
+        if phase.config.advisor.kind == OFF:
+            return phase
+        market = prepare(phase.config).single
+        try:
+            check_advisor(phase.config, market)
+        except (ConfigError, DataError) as error:
+            tell(
+                f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}"
+            )
+            return phase.replaced(config={"advisor": {"kind": OFF}})
         return phase
-    market = prepare(phase.config).single
-    try:
-        check_advisor(phase.config, market)
-    except (ConfigError, DataError) as error:
-        tell(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
-        return phase.replaced(config={"advisor": {"kind": OFF}})
-    return phase
+
+    return tuple(map(possible, phases))
 
 
 BEGIN = "begin.json"
@@ -555,10 +544,10 @@ def _run_phases(curriculum: Curriculum, path: Path, screen: Screen) -> Curriculu
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
         rows.append(row)
-        checks = lines([Check(**check) for check in row["gate"]])
-        screen.message(f"phase {phase.name}: {'; '.join(checks)}")
+        checks = [Check(**check) for check in row["gate"]]
+        screen.message(f"phase {phase.name}: {'; '.join(check.line for check in checks)}")
         if not row["passed"] and curriculum.enforce_gates and number < len(curriculum.phases):
-            failed = ", ".join(check["name"] for check in row["gate"] if not check["passed"])
+            failed = ", ".join(check.name for check in checks if not check.passed)
             stopped = (
                 f"stopped after phase {phase.name}: its gate failed ({failed}); train that phase longer or "
                 f"otherwise and go on with --from {folder}, or lower phases.{phase.name}.gate"
@@ -626,7 +615,8 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
     checks = check_gate(phase.gate, result, reward, history(folder))
     summary = read_json(folder / "summary.json")
-    start = folder.with_name(folder.name + ".start.json")
+    path = folder.with_name(folder.name + ".start.json")
+    start = read_json(path) if path.is_file() else None
     found: dict[str, Any] = {
         "task": trained.config.env.task,
         "slots": len(trained.layout.slots),
@@ -634,16 +624,16 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
         "steps": summary["steps"],
         "updates": summary["updates"],
         "healthy": all(check["passed"] for check in summary["health"].values())
-        and not (start.is_file() and read_json(start)["equal"] is False),
+        and not (start and start["equal"] is False),
         "gate": [check._asdict() for check in checks],
         "passed": all(check.passed for check in checks),
         "validation": result.agents[0].strategy_figures,
-        "start": read_json(start) if start.is_file() else None,
+        "start": start,
     }
-    tested = folder / "evaluation" / setup.evaluation_split() / "evaluation.json"
-    document = read_json(tested)
+    split = setup.evaluation_split()
+    document = read_json(folder / "evaluation" / split / "evaluation.json")
     found["test"] = {
-        "split": setup.evaluation_split(),
+        "split": split,
         "sessions": document["settings"]["sessions"],
         "coverage": document["settings"]["coverage"],
         **document["agents"]["greedy"]["strategy"],
@@ -655,9 +645,5 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
         moved = movement(
             begun.state.params, trained.params, layout_of(trained.config), trained.normaliser
         )
-        found["movement"] = {
-            "moved": len(moved["moved"]),
-            "still": moved["still"],
-            "constant": moved["constant"],
-        }
+        found["movement"] = moved | {"moved": len(moved["moved"])}
     return found
