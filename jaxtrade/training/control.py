@@ -173,8 +173,10 @@ class Controller:
     saved_best: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.config.evaluate_every:
+        every = self.config.evaluate_every
+        if not every:
             raise ValueError("a Controller needs control.evaluate_every of at least 1")
+        self.every = every
 
     @property
     def exhausted(self) -> bool:
@@ -194,7 +196,7 @@ class Controller:
 
     def __call__(self, state: PyTree, update: int) -> Change:
         last = update >= self.total_updates
-        if update // self.chunk_updates % self.config.evaluate_every and not last:
+        if update // self.chunk_updates % self.every and not last:
             return Change()
         score = self.score(state)
         if not math.isfinite(score):
