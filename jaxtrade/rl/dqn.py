@@ -225,15 +225,11 @@ def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
     uniform numbers of a prioritised one. They are drawn at once, because a device would start
     several programs for each step."""
     config: DQNConfig = ctx.config
-    keys, first_group = (
-        jax.random.split(key, config.gradient_steps(ctx.rollout)),
-        ctx.reduce.offset(ring.groups),
-    )
-    if config.replay == "uniform":
-        return jax.vmap(
-            partial(draw_uniform, ring, replay, batch=config.batch_size, first_group=first_group)
-        )(keys)
-    return jax.vmap(partial(chances, ring, batch=config.batch_size, first_group=first_group))(keys)
+    uniform = config.replay == "uniform"
+    one = partial(draw_uniform, ring, replay) if uniform else partial(chances, ring)
+    keys = jax.random.split(key, config.gradient_steps(ctx.rollout))
+    first_group = ctx.reduce.offset(ring.groups)
+    return jax.vmap(partial(one, batch=config.batch_size, first_group=first_group))(keys)
 
 
 def batch_of(

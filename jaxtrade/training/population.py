@@ -63,23 +63,15 @@ def in_turns(
         if size == count or tree_bytes(args[0]) > LARGEST * count:
             return together(*args)
 
-        def of_group(own: list[Any]) -> Any:
-            taken = iter(own)
-            return together(
-                *jax.tree.unflatten(
-                    treedef,
-                    [
-                        next(taken) if flag else leaf
-                        for leaf, flag in zip(leaves, flags, strict=True)
-                    ],
-                )
-            )
-
-        groups = [
-            leaf.reshape(count // size, size, *leaf.shape[1:])
+        groups = [  # None, which is no array to `map`, where the agents share one
+            leaf.reshape(count // size, size, *leaf.shape[1:]) if flag else None
             for leaf, flag in zip(leaves, flags, strict=True)
-            if flag
         ]
+
+        def of_group(own: list[Any]) -> Any:
+            taken = [all_ if each is None else each for all_, each in zip(leaves, own, strict=True)]
+            return together(*jax.tree.unflatten(treedef, taken))
+
         return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), jax.lax.map(of_group, groups))
 
     return called
