@@ -25,7 +25,7 @@ from jaxtrade.env.reward_presets import one_symbol_weights
 from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, SessionSet, Stage
+from jaxtrade.types import Array, Metrics, SessionSet, Stage
 
 
 def make_env(config: EnvConfig | RunConfig) -> Any:
@@ -207,7 +207,7 @@ def make_stages(config: StageConfig) -> Stage | None:
     if not (config.ramps_commission or config.forces_starts):
         return None
 
-    def stage(params: EnvParams, fraction: Array) -> tuple[EnvParams, dict[str, Array]]:
+    def stage(params: EnvParams, fraction: Array) -> tuple[EnvParams, Metrics]:
         logged = {}
         if config.ramps_commission:
             share = logged["commission_share"] = ramp(

@@ -38,7 +38,7 @@ from jaxtrade.env.state import (
 )
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.types import AGENTS, Array, Outcome, PyTree, Summary, Transition
+from jaxtrade.types import AGENTS, Array, Metrics, Outcome, PyTree, Summary, Transition
 
 # The pytrees of a shared market, and price impact in integers.
 #
@@ -393,7 +393,7 @@ def collect(seen: Transition) -> dict[str, Any]:
     }
 
 
-def figures(sums: Mapping[str, Any], steps: int) -> dict[str, Array]:
+def figures(sums: Mapping[str, Any], steps: int) -> Metrics:
     """float32[] figures of a rollout, from the sums over all its steps and environments.
 
     crowding_profit, maker_profit: dollars per 1,000 steps of this agent, and of the market maker,
@@ -439,13 +439,13 @@ def crowding(summary: Summary) -> Summary:
     range of the offset.
     """
 
-    def all_figures(sums: dict[str, Any], steps: int) -> dict[str, Array]:
+    def all_figures(sums: dict[str, Any], steps: int) -> Metrics:
         return {**summary.figures(sums["rest"], steps), **figures(sums[OWN], steps)}
 
     def keep(seen: Transition) -> tuple[Any, Array]:
         return summary.keep and summary.keep(seen), seen.info.event.offset
 
-    def close(seen: Transition, params: EnvParams, reduce: Reduce = LOCAL) -> dict[str, Array]:
+    def close(seen: Transition, params: EnvParams, reduce: Reduce = LOCAL) -> Metrics:
         rest, offset = seen.info
         found = (
             {}

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
+from jaxtrade.networks.heads import Module
 from jaxtrade.networks.normalize import (
     RunningStats,
     init_stats,
@@ -23,7 +24,7 @@ from jaxtrade.networks.normalize import (
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceTerms
+from jaxtrade.rl.listening import AdviceTerms, Fusion
 from jaxtrade.rl.state import Policy, opened
 from jaxtrade.types import Array, Env, PyTree
 
@@ -148,6 +149,16 @@ def update_statistics(
     none = jax.tree.map(jnp.zeros_like, stats)
     own = reduce.alone(lambda blocks: jax.lax.scan(add, none, blocks)[0])(blocks)
     return merge_parts(stats, own, reduce)
+
+
+def first_parameters(
+    network: Module, size: int, key: Array, fusion: Fusion | None = None
+) -> dict[str, PyTree]:
+    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
+    observation.
+    """
+    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
 
 
 class ActExtras(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig, RunConfig
 from jaxtrade.networks import distributions
@@ -23,6 +22,7 @@ from jaxtrade.rl.acting import (
     ActExtras,
     advice_terms,
     distribution,
+    first_parameters,
     network_input,
 )
 from jaxtrade.rl.context import Context
@@ -44,17 +44,6 @@ def make_network(
     return NETWORKS[config.kind](config, num_actions, dot_general)
 
 
-def first_parameters(
-    config: NetworkConfig, num_actions: int, size: int, key: Array, fusion: Fusion | None = None
-) -> dict[str, PyTree]:
-    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
-    observation.
-    """
-    network = make_network(config, num_actions)
-    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
-    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
-
-
 def first_policy(
     config: RunConfig,
     num_actions: int,
@@ -63,7 +52,8 @@ def first_policy(
     fusion: Fusion | None = None,
 ) -> Policy:
     """`LearnerKind.first_policy` of an actor-critic."""
-    parameters = first_parameters(config.network, num_actions, observation_size, key, fusion)
+    network = make_network(config.network, num_actions)
+    parameters = first_parameters(network, observation_size, key, fusion)
     return Policy(parameters, init_stats(observation_size))
 
 

@@ -74,7 +74,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy, strong_types
 from jaxtrade.rl.train_state import Kind, TrainState, all_of
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Transition
+from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share
 
@@ -143,7 +143,7 @@ def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> Own:
     of = ring(ctx, refs)
     return Own(
         jax.tree.map(jnp.copy, parameters),
-        empty_replay(of, refs),
+        empty_replay(of),
         no_priorities(of) if ctx.config.replay == "prioritised" else None,
         jnp.int32(0),
     )
@@ -263,7 +263,7 @@ def values_of(ctx: Q, policy: Policy, refs: PyTree, params: PyTree) -> Array:
 
 def gradient(
     ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
-) -> tuple[Array, dict[str, Array], Array, PyTree]:
+) -> tuple[Array, Metrics, Array, PyTree]:
     """-> (loss float32[], diagnostics, TD errors float32[B], gradient by `parameters`)."""
     policy, found = objective.policy, batch.sample
 
@@ -381,7 +381,7 @@ def gradient_step(
 
 def learn(
     ctx: Q, ring: Ring, state: TrainState, objective: Objective, key: Array
-) -> tuple[TrainState, dict[str, Array]]:
+) -> tuple[TrainState, Metrics]:
     """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
     True).
     """
@@ -441,7 +441,7 @@ def td_errors(ctx: Q, rollout: Rollout, params: PyTree, divisor: Array) -> Array
     return ctx.reduce.alone(errors)(rollout.state.carry, rollout.state.ref, rollout.seen)
 
 
-def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
+def step_metrics(ctx: Q, history: Metrics) -> Metrics:
     """Metrics of the gradient steps. history: float32[K] by name; 1 is True.
 
     `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that were applied.
@@ -465,7 +465,7 @@ def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) -> dict[str, Array]:
+def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) -> Metrics:
     """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
 
     q_error: largest difference of the Q that acted from what learning computes for the same policy,
@@ -493,7 +493,7 @@ def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) 
 
 def update(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree
-) -> tuple[TrainState, dict[str, Array], Experience]:
+) -> tuple[TrainState, Metrics, Experience]:
     """One update (`wrappers.Update`)."""
     hparams: HParams = state.hparams
     key_rollout, key_learn = jax.random.split(jax.random.fold_in(state.key, state.update))

@@ -25,11 +25,10 @@ from flax import struct
 from jaxtrade.config import PPOConfig, RunConfig
 from jaxtrade.networks.heads import Network
 from jaxtrade.rl import epochs, info, returns, wrappers
-from jaxtrade.rl.acting import act, advice_terms
+from jaxtrade.rl.acting import act, advice_terms, first_parameters
 from jaxtrade.rl.actor_critic import (
     act_by_chance,
     explorer,
-    first_parameters,
     first_policy,
     forward,
     make_network,
@@ -53,7 +52,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, first_state, floats_of
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Transition
+from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 PPO = Context[PPOConfig, Network]
 WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose largest value counts
@@ -113,7 +112,7 @@ def ppo_loss(
     ent_coef: Array,
     parameters: PyTree,
     batch: Batch,
-) -> tuple[Array, dict[str, Array]]:
+) -> tuple[Array, Metrics]:
     """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
@@ -188,7 +187,7 @@ def gae_targets(
 
 def update(
     ppo: PPO, targets: Targets, state: TrainState, policy: Policy, params: PyTree
-) -> tuple[TrainState, dict[str, Array], Experience]:
+) -> tuple[TrainState, Metrics, Experience]:
     """One update (`wrappers.Update`).
 
     Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further gradient step of
@@ -218,7 +217,7 @@ def update(
             chosen = returns.standardised(chosen, ppo.reduce)
         return {"advantage": chosen}
 
-    def stops(terms: dict[str, Array]) -> Array:
+    def stops(terms: Metrics) -> Array:
         return (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
 
     # Without the advantages, which are picked and standardised for a whole epoch at once.
@@ -257,10 +256,8 @@ def update(
 
 def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
     """`Learner.init`. Raises TypeError if the key is not a typed key."""
-    env = ppo.env
-    first = partial(
-        first_parameters, ppo.settings, env.num_actions, env.observation_size, fusion=ppo.fusion
-    )
+    network = make_network(ppo.settings, ppo.env.num_actions)
+    first = partial(first_parameters, network, ppo.env.observation_size, fusion=ppo.fusion)
     return first_state(ppo, key, params, first, make_hparams(ppo.config))
 
 

@@ -48,7 +48,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Transition
+from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 # --- PQN's loss over a minibatch, and its gradient
 
@@ -71,7 +71,7 @@ class Batch(NamedTuple):
 
 def td_loss(
     ctx: Q, policy: Policy, params: PyTree, parameters: PyTree, batch: Batch
-) -> tuple[Array, dict[str, Array]]:
+) -> tuple[Array, Metrics]:
     """Half the mean squared difference of Q(s, a) from its target -> (loss, diagnostics).
 
     `parameters` (packed) replace those of `policy`. The loss and its terms are over the rows of this device.
@@ -123,7 +123,7 @@ def targets(
 
 def update(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree
-) -> tuple[TrainState, dict[str, Array], Experience]:
+) -> tuple[TrainState, Metrics, Experience]:
     """One update (`wrappers.Update`)."""
     hparams = state.hparams
     key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))

@@ -30,6 +30,7 @@ from jaxtrade.rl.acting import (
     act,
     advice_terms,
     distribution,
+    first_parameters,
     network_input,
 )
 from jaxtrade.rl.algorithms import Head
@@ -60,11 +61,6 @@ def make_network(
     return Q_NETWORKS[settings.kind](
         settings, num_actions, dot_general, dueling=learner.dueling, layer_norm=learner.layer_norm
     )
-
-
-def first_parameters(network: ActionValues, size: int, key: Array) -> dict[str, PyTree]:
-    """Initial parameters of a Q-network. size: length of an observation."""
-    return dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
 
 
 def first_policy(

@@ -128,17 +128,15 @@ def _action_type(num_actions: int) -> jnp.dtype:
     return jnp.dtype(jnp.uint8 if num_actions <= 256 else jnp.uint16)
 
 
-def empty_replay(ring: Ring, refs: PyTree) -> Replay:
-    """A replay without data, of zeros. refs: as in `ring_of`."""
-    rest = jax.tree.map(
-        lambda x: jnp.zeros((ring.length * ring.num_envs, *x.shape[1:]), x.dtype),
-        tuple(
-            leaf
-            for leaf, bits in zip(jax.tree.leaves((refs, refs)), ring.packing.bits, strict=False)
-            if bits is None
-        ),
+def empty_replay(ring: Ring) -> Replay:
+    """A replay without data, of zeros."""
+    rows, packing = ring.length * ring.num_envs, ring.packing
+    rest = tuple(
+        jnp.zeros((rows, *shape), dtype)
+        for shape, dtype, bits in zip(packing.shapes, packing.dtypes, packing.bits, strict=True)
+        if bits is None
     )
-    words = jnp.zeros((ring.length * ring.num_envs, ring.packing.count), jnp.uint32)
+    words = jnp.zeros((rows, packing.count), jnp.uint32)
     return Replay(
         Packed(words, rest), jnp.zeros(ring.length, jnp.int32), jnp.int32(0), jnp.int32(0)
     )

@@ -24,7 +24,7 @@ from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.state import EpisodeTotals, Policy, acting, env_keys
 from jaxtrade.rl.train_state import TrainState, scaled
-from jaxtrade.types import Array, Env, PyTree, Transition
+from jaxtrade.types import Array, Env, Metrics, PyTree, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
 # `Transition`)
@@ -232,7 +232,7 @@ def add_step(tally: EpisodeTally, reward: Array, done: Array) -> EpisodeTally:
     )
 
 
-def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> dict[str, Array]:
+def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> Metrics:
     """Metrics of the episodes that ended in a rollout, over all devices.
 
     `episodes` (int32[] count), `episode_reward` and `episode_length` (float32[] means, NaN if no episode ended).
@@ -399,7 +399,7 @@ def learning_rates(
     }
 
 
-def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> dict[str, Array]:
+def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> Metrics:
     """Metrics of the episodes that ended in a rollout, and those of `ctx.summary`.
 
     params: the parameters of the environment in this update.
@@ -414,7 +414,7 @@ def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> dict[str,
     return merge_metrics(episodes, figures, closing)
 
 
-def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:
+def action_metrics(ctx: Context, seen: Transition) -> Metrics:
     """The number of illegal actions in a rollout, and the share of each action (float32[A])."""
     chosen = seen.action[..., None] == jnp.arange(ctx.env.num_actions)
     return {

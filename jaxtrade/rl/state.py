@@ -12,7 +12,7 @@ from flax import struct
 
 from jaxtrade.config import ActorConfig
 from jaxtrade.networks.normalize import RunningStats
-from jaxtrade.types import Array, Env, PyTree
+from jaxtrade.types import Array, Env, Metrics, PyTree
 
 # A schedule that opens the new actions of a transferred policy step by step.
 #
@@ -224,7 +224,7 @@ def acting(delayed: Delayed | None, policy: Policy, update: Array) -> Acting:
     )
 
 
-def lag_metrics(update: Array, version: Array) -> dict[str, Array]:
+def lag_metrics(update: Array, version: Array) -> Metrics:
     """`lag_min` and `lag_max`, int32[]: by how many updates the policies that acted are older than
     the one that learns.
 
