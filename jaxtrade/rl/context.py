@@ -52,7 +52,7 @@ class Context(Generic[ConfigT, NetworkT]):
     summary, stage, fusion, sampler, actor: what wraps a learner, and no learner reads: extra metrics
         from the environment's `info` (`rl.rollout`), changes of the environment's parameters as the
         run goes on and shares of symbols (`rl.wrappers`), advice (`rl.acting`, `rl.wrappers`), and
-        which policy acts (`rl.off_policy`).
+        which policy acts (`rl.state`).
     """
 
     config: ConfigT

@@ -7,15 +7,15 @@ therefore 1 until the first gradient step (metric `ratio_error`). The memory of 
 is rebuilt too. It starts from its value at the beginning of the rollout, runs through all steps,
 and is reset at the start of each episode. Gradients flow through these steps.
 
-What wraps a learner (stages, advice, an older actor, shares of symbols) is in `rl.wrappers` and
-`rl.off_policy`; what is said about PPO is in `rl.info`.
+What wraps a learner (stages, advice, an older actor, shares of symbols) is in `rl.wrappers`; what is
+said about PPO is in `rl.info`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,12 @@ from flax import struct
 
 from jaxtrade.config import PPOConfig, RunConfig
 from jaxtrade.networks.heads import Network
+from jaxtrade.networks.torso import forget
 from jaxtrade.rl import epochs, info, returns, wrappers
 from jaxtrade.rl.acting import act, advice_terms, first_parameters
 from jaxtrade.rl.actor_critic import (
     act_by_chance,
+    decide,
     explorer,
     first_policy,
     forward,
@@ -37,7 +39,6 @@ from jaxtrade.rl.actor_critic import (
 )
 from jaxtrade.rl.algorithms import Head, LearnerKind
 from jaxtrade.rl.context import Around, Context, check_sequences, contexts_of
-from jaxtrade.rl.off_policy import vtrace_targets
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.rollout import (
     action_metrics,
@@ -183,6 +184,78 @@ def gae_targets(
         hparams.gae_lambda,
     )
     return log_prob, own, advantage, advantage + own
+
+
+# --- The correction for an actor that is older than the policy that learns (`actor.delay`)
+#
+# V-trace corrects for the policy that acted, and the rows of a batch hold the values and the
+# log-probabilities of the policy that learns: the loss clips the ratio to that policy, and the
+# advantages carry V-trace's weight from the one that acted. This is the decoupled objective of
+# Hilton et al. 2022 ("Batch size-invariance for policy optimization"), as in RLlib's APPO, whose
+# target network is here the policy before the first gradient step.
+
+
+def reevaluate(
+    ppo: PPO, policy: Policy, carry: PyTree, seen: Transition, params: PyTree
+) -> tuple[Transition, PyTree]:
+    """A rollout [T, N, ...] of another policy as `policy` sees it, which takes each step as in
+    acting -> (the rollout, the memory after it).
+
+    Log-probabilities of the actions taken, values and memories are those of `policy`.
+
+    policy: from `acting.ready`. carry: float32[N, H], the memory stored at the start of the
+        rollout, from which training sequences begin too; None without a memory.
+    """
+
+    def one(carry: PyTree, ref: PyTree, action: Array) -> tuple[PyTree, Array, Array]:
+        decided = decide(ppo, policy, carry, ref, params)
+        log_prob, _ = ppo.form.log_prob_and_entropy(decided.logits, decided.mask, action)
+        return decided.carry, log_prob, decided.value
+
+    def step(carry: PyTree, now: tuple[PyTree, Array, Array]) -> tuple[PyTree, Any]:
+        ref, first, action = now
+        carry, log_prob, value = jax.vmap(one)(forget(carry, first), ref, action)
+        return carry, (log_prob, value, carry)
+
+    last, (log_prob, value, carries) = jax.lax.scan(
+        step, carry, (seen.ref, seen.first, seen.action)
+    )
+    extras = seen.extras._replace(log_prob=log_prob, value=value)
+    return seen._replace(carry=carries, extras=extras), last
+
+
+def vtrace_targets(
+    ppo: PPO,
+    policy: Policy,
+    params: PyTree,
+    hparams: HParams,
+    reward: Array,
+    before: PyTree,
+    after: PyTree,
+    ref: PyTree,
+    seen: Transition,
+) -> tuple[Array, Array, Array, Array]:
+    """`Targets` of an older actor: advantages and targets by V-trace."""
+    del after
+    own, last = reevaluate(ppo, policy, before, seen, params)
+    log_prob, values = own.extras.log_prob, own.extras.value
+    value = partial(value_of, ppo, policy, params=params)
+    target, advantage = returns.vtrace(
+        reward,
+        values,
+        following_values(value, values, last, ref, own),
+        seen.terminated,
+        seen.truncated,
+        jnp.exp(log_prob - seen.extras.log_prob),
+        hparams.gamma,
+        hparams.gae_lambda,
+        ppo.actor.rho_clip,
+        ppo.actor.c_clip,
+    )
+    return log_prob, values, advantage, target
+
+
+# --- The update
 
 
 def update(

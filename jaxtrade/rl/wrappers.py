@@ -113,7 +113,7 @@ def with_stage(stage: Stage, init: Init, update: Update) -> tuple[Init, Update]:
     return first, staged
 
 
-# --- An older actor (`rl.state`, `rl.off_policy`)
+# --- An older actor (`rl.state`; PPO corrects for it by V-trace)
 
 
 def with_delay(ctx: Context, init: Init, update: Update) -> tuple[Init, Update]:
