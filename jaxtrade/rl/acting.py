@@ -253,11 +253,11 @@ def act(
 
     Raises ValueError if `explore` is True and `key` is None.
     """
-    chance = None
+    policy, chance = ready(ctx, policy), None
     if explore:
         if key is None:
             raise ValueError(
                 "act explores by a key, and none is given; give one, or set explore to False"
             )
         chance = jax.random.uniform(key, ctx.env.action_mask(ref).shape[:-1])
-    return by_chance(ctx, ready(ctx, policy), carry, ref, params, chance)
+    return by_chance(ctx, policy, carry, ref, params, chance)

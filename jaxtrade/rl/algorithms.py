@@ -9,7 +9,7 @@ accepts this name:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
@@ -21,34 +21,7 @@ from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, Learner
 
-__all__ = ["LEARNERS", "Head", "LearnerKind", "Make", "first_policy", "make_algorithm"]
-
-
-class Make(Protocol):
-    """Builds a `Learner`. One update takes `rollout.num_envs` x `rollout.num_steps` environment
-    steps.
-
-    Arguments as `make_algorithm`. Raises ConfigError for an argument that the learner cannot use.
-    """
-
-    def __call__(
-        self, config: RunConfig, env: Env, total_updates: int, **around: Unpack[Around]
-    ) -> Learner: ...
-
-
-class FirstPolicy(Protocol):
-    """Builds an untrained policy. Its structure is the template into which a saved policy is
-    loaded.
-    """
-
-    def __call__(
-        self,
-        config: RunConfig,
-        num_actions: int,
-        observation_size: int,
-        key: Array,
-        fusion: Fusion | None = None,
-    ) -> Policy: ...
+__all__ = ["LEARNERS", "Head", "LearnerKind", "first_policy", "make_algorithm"]
 
 
 class Head(NamedTuple):
@@ -70,6 +43,11 @@ class Head(NamedTuple):
 class LearnerKind(NamedTuple):
     """An entry of the registry `LEARNERS`.
 
+    make: (config, env, total_updates, **around) as `make_algorithm` -> a `Learner`, of which one
+        update takes `rollout.num_envs` x `rollout.num_steps` environment steps. It raises
+        ConfigError for an argument that the learner cannot use.
+    first_policy: (config, num_actions, observation_size, key, fusion) -> an untrained `Policy`. Its
+        structure is the template into which a saved policy is loaded.
     head: None if no run can go on with what the learner has learned. With a head, its state must be
         a
     `train_state.TrainState`. begun(state) -> the first state of a run whose parameters came from another run, with what
@@ -77,8 +55,8 @@ class LearnerKind(NamedTuple):
     so that several devices can share the environments of an agent.
     """
 
-    make: Make
-    first_policy: FirstPolicy
+    make: Callable[..., Learner]
+    first_policy: Callable[..., Policy]
     head: Head | None = None
     begun: Callable[[Any], Any] = lambda state: state
     divides: bool = False

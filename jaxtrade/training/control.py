@@ -55,9 +55,9 @@ class Decision(NamedTuple):
         stop: end the run early.
     """
 
-    best: bool
-    adjust: bool
-    stop: bool
+    best: bool = False
+    adjust: bool = False
+    stop: bool = False
 
 
 def exhausted(state: ControlState, config: ControlConfig) -> bool:
@@ -85,7 +85,7 @@ def decide(
             flat=0,
             cooldown=max(state.cooldown - 1, 0),
         )
-        return state, Decision(best=True, adjust=False, stop=False)
+        return state, Decision(best=True)
     counts = state.cooldown == 0
     state = state._replace(
         since_best=state.since_best + 1,
@@ -94,13 +94,13 @@ def decide(
     )
     stop = exhausted(state, config)
     if last or stop:
-        return state, Decision(best=False, adjust=False, stop=stop and not last)
+        return state, Decision(stop=stop and not last)
     if not 0 < config.plateau_patience <= state.flat:
-        return state, Decision(best=False, adjust=False, stop=False)
+        return state, Decision()
     state = state._replace(
         flat=0, cooldown=config.plateau_cooldown, adjustments=state.adjustments + 1
     )
-    return state, Decision(best=False, adjust=True, stop=False)
+    return state, Decision(adjust=True)
 
 
 def adjusted(

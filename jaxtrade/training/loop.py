@@ -133,13 +133,14 @@ def chunk_program(
     return place.program(run, state, params)
 
 
+@dataclass
 class Chunk:
     """A chunk that is being compiled. pending: its program, from `chunk_program`. recompiles:
     programs that were compiled because chunks ran.
     """
 
-    def __init__(self, pending: Pending) -> None:
-        self.pending, self.recompiles = pending, 0
+    pending: Pending
+    recompiles: int = 0
 
     def __call__(
         self, state: PyTree, params: PyTree, inputs: PyTree = None
