@@ -6,7 +6,7 @@ as a run goes on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -117,16 +117,9 @@ def _check_money(
     return (OFF - 1) // one_position
 
 
-class _OfSymbol(NamedTuple):
-    """What one symbol adds to the parameters. cap: the largest number of contracts of an entry."""
-
-    contract: ContractParams
-    account: AccountParams
-    cap: int
-
-
-def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
-    """The checked figures of one symbol. Raises ConfigError as `make_params` does."""
+def _of_symbol(market: Market, config: RunConfig) -> tuple[ContractParams, AccountParams]:
+    """The checked figures of one symbol; the cap of its contracts is `max_contracts`. Raises
+    ConfigError as `make_params` does."""
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError(
             "env.intrabar = path needs second bars, which this market does not have; set data.seconds "
@@ -148,20 +141,23 @@ def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
         market.contract.micro,
     )
     largest = _check_money(market, account, contract, config)
-    return _OfSymbol(contract, account, min(int(account.max_contracts), largest))
+    cap = min(int(account.max_contracts), largest)
+    return contract, account.replace(max_contracts=jnp.int32(cap))
 
 
 def _one_at_a_time(market: Markets, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """The parameters of `TradingEnv`, over one symbol or a set of them."""
     symbols = [_of_symbol(member, config) for member in market.members]
-    contracts = [each.contract.replace(cap=jnp.int32(each.cap)) for each in symbols]
+    contract, account = symbols[0]
+    if len(symbols) > 1:
+        each = [contract.replace(cap=account.max_contracts) for contract, account in symbols]
+        contract = stacked(each, market.data)
+        account = account.replace(max_contracts=max(own.max_contracts for _, own in symbols))
     return EnvParams(
         market=market.data,
         sessions=sessions,
-        contract=symbols[0].contract if len(symbols) == 1 else stacked(contracts, market.data),
-        account=symbols[0].account.replace(
-            max_contracts=jnp.int32(max(each.cap for each in symbols))
-        ),
+        contract=contract,
+        account=account,
         brackets=BracketParams(
             stop_atr=jnp.int32(config.brackets.stop_thousandths),
             target_multiple=jnp.int32(config.brackets.target_multiple),

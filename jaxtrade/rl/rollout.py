@@ -48,11 +48,12 @@ def unroll(
     ref: PyTree,
     first: Array,
     carry: PyTree,
+    tally: PyTree = None,
+    *,
     params: PyTree,
     key: Array,
     num_steps: int,
     draw: Callable[[Array, int], Any] = jax.random.split,
-    tally: PyTree = None,
     add: Callable[[PyTree, Transition], PyTree] | None = None,
     first_env: int | Array = 0,
     keep: Callable[[Transition], PyTree] | None = None,
@@ -63,11 +64,11 @@ def unroll(
     Args:
         env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the
             previous call.
+        tally: figures of each environment before the first step, a tree of arrays with leading axis
+            N.
         draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...].
             They are drawn before the first step, because hashing keys inside the loop would cost as
             much as the step itself.
-        tally: figures of each environment before the first step, a tree of arrays with leading axis
-            N.
         add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no
             tally.
         first_env: global number of this device's first environment.
@@ -309,26 +310,19 @@ def roll_out(
     acts = acting(state.actor, policy, state.update)
     policy = ready(ctx, policy)
     behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
-    start, first_env = _first_tally(ctx, state, params), ctx.first_env
-
-    def unrolled(env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, tally: Tally) -> Any:
-        return unroll(
-            ctx.env,
-            explorer(ctx, behaviour, params),
-            env_state,
-            ref,
-            first,
-            carry,
-            params,
-            key,
-            ctx.rollout.num_steps,
-            draw=uniforms,
-            tally=tally,
-            add=partial(_add, ctx),
-            first_env=first_env,
-            keep=ctx.summary and ctx.summary.keep,
-        )
-
+    start = _first_tally(ctx, state, params)
+    unrolled = partial(
+        unroll,
+        ctx.env,
+        explorer(ctx, behaviour, params),
+        params=params,
+        key=key,
+        num_steps=ctx.rollout.num_steps,
+        draw=uniforms,
+        add=partial(_add, ctx),
+        first_env=ctx.first_env,
+        keep=ctx.summary and ctx.summary.keep,
+    )
     (env_state, ref, first, carry), seen, tally = ctx.reduce.alone(unrolled)(
         state.env_state, state.ref, state.first, state.carry, start
     )
