@@ -75,30 +75,22 @@ SEEN_AND_DONE = (
 )  # keys of `env` that determine slots and actions
 
 
-def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.ndarray]:
-    """For each setup, the rows of its session table that all setups hold out, on the same dates and
-    with equally many bars."""
+def common_sessions(one: Setup, other: Setup) -> list[np.ndarray]:
+    """For each of two setups on one market, the rows of its session table that both hold out for
+    validation, on the same dates and with equally many bars."""
 
-    def spans(setup: Setup) -> dict[Any, tuple[int, int]]:
-        sessions, held = setup.market.data.sessions, setup.splits[split]
+    def held_out(setup: Setup) -> dict[Any, int]:
+        sessions, held = setup.market.data.sessions, setup.splits["validation"]
         ids = np.asarray(held.ids)[: int(held.count)]
         lengths = np.asarray(sessions.last)[ids] - np.asarray(sessions.first)[ids]
-        symbols = np.repeat(
-            [member.contract.symbol for member in setup.market.members],
-            [member.num_sessions for member in setup.market.members],
-        )
         return {
-            (symbols[i], setup.market.trade_dates[i]): (int(i), int(length))
+            (setup.market.trade_dates[i], int(length)): int(i)
             for i, length in zip(ids, lengths, strict=True)
         }
 
-    found = [spans(setup) for setup in setups]
-    dates = [
-        date
-        for date, (_, length) in found[0].items()
-        if all(date in other and other[date][1] == length for other in found[1:])
-    ]
-    return [np.array([spans[date][0] for date in dates], int) for spans in found]
+    both = held_out(one), held_out(other)
+    shared = [session for session in both[0] if session in both[1]]
+    return [np.array([found[session] for session in shared], int) for found in both]
 
 
 def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
@@ -143,7 +135,7 @@ def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any
     trades, with account rules off.
     """
     source_setup = under(source, setup)
-    source_ids, ids = common_sessions([source_setup, setup])
+    source_ids, ids = common_sessions(source_setup, setup)
     if not len(source_ids):
         return {"sessions": 0, "equal": None, "net_profit": {}}
     fresh = jax.jit(setup.algorithm.init)(jax.random.key(setup.config.seed), setup.params)
@@ -393,16 +385,14 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
     tasks = [phase.config.env.task for phase in curriculum.phases]
     task = source.config.env.task
     if task not in tasks:
-        raise ConfigError(
-            f"source {source.path} (--from): its task {task} is in no phase; name the first one "
-            "(--phase NAME)"
-        )
-    if tasks.index(task) + 1 == len(tasks):
-        raise ConfigError(
-            f"source {source.path} (--from): its task {task} is that of the last phase, {names[-1]}; "
-            "name the first one (--phase NAME)"
-        )
-    return tasks.index(task) + 1
+        why = "is in no phase"
+    elif (following := tasks.index(task) + 1) < len(tasks):
+        return following
+    else:
+        why = f"is that of the last phase, {names[-1]}"
+    raise ConfigError(
+        f"source {source.path} (--from): its task {task} {why}; name the first one (--phase NAME)"
+    )
 
 
 def run_curriculum(
@@ -527,7 +517,7 @@ def how_to_continue(path: Path) -> str:
 
 def _run_phases(curriculum: Curriculum, path: Path, screen: Screen) -> CurriculumResult:
     begin = read_json(path / BEGIN)
-    source = None if begin["from"] is None else Path(begin["from"])
+    source = begin["from"] and Path(begin["from"])
     rows: list[dict[str, Any]] = []
     stopped = ""
     for number, phase in enumerate(curriculum.phases, start=1):
