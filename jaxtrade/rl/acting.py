@@ -18,8 +18,8 @@ from jaxtrade.networks.normalize import (
     RunningStats,
     init_stats,
     merge,
-    merge_parts,
     normalise,
+    over_parts,
     scaler_of,
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
@@ -95,14 +95,8 @@ def ready_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
     return scaler_of(normaliser) if wanted else normaliser
 
 
-def add_observations(
-    env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
-) -> RunningStats:
+def add_observations(env: Env, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
     """Add the observations of references [B, ...] to the statistics of their groups."""
-    if not reduce.whole:
-        none = jax.tree.map(jnp.zeros_like, stats)
-        own = reduce.alone(lambda refs: add_observations(env, none, refs, params))(refs)
-        return merge_parts(stats, own, reduce)
     count = stats.mean.shape[0]
     groups = None if count == 1 else jax.vmap(lambda ref: group_of(env, count, ref, params))(refs)
     return merge(stats, jax.vmap(env.observe, (0, None))(refs, params), groups)
@@ -119,7 +113,9 @@ def first_statistics(
         return stats
     # Without these first statistics the first rollout would normalise by mean 0 and variance 1.
     # Prices would then all be clipped to the same number.
-    return add_observations(env, stats, refs, params, reduce)
+    return over_parts(
+        lambda stats, refs: add_observations(env, stats, refs, params), stats, refs, reduce
+    )
 
 
 def update_statistics(
@@ -144,11 +140,9 @@ def update_statistics(
     def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
         return add_observations(env, stats, block, params), None
 
-    if reduce.whole:
-        return jax.lax.scan(add, stats, blocks)[0]
-    none = jax.tree.map(jnp.zeros_like, stats)
-    own = reduce.alone(lambda blocks: jax.lax.scan(add, none, blocks)[0])(blocks)
-    return merge_parts(stats, own, reduce)
+    return over_parts(
+        lambda stats, blocks: jax.lax.scan(add, stats, blocks)[0], stats, blocks, reduce
+    )
 
 
 def first_parameters(

@@ -21,8 +21,6 @@ from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, Learner
 
-__all__ = ["LEARNERS", "Head", "LearnerKind", "first_policy", "make_algorithm"]
-
 
 class Head(NamedTuple):
     """The layer of a network whose outputs are one number for each action, so that a transfer can

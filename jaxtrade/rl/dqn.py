@@ -584,5 +584,3 @@ def make_dqn(
 
 
 LEARNER = LearnerKind(make_dqn, first_policy, HEAD, divides=True)
-
-__all__ = ["LEARNER", "make_dqn"]

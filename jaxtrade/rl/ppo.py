@@ -381,5 +381,3 @@ def make_ppo(
 
 
 LEARNER = LearnerKind(make_ppo, first_policy, Head("policy_head"), divides=True)
-
-__all__ = ["LEARNER", "make_ppo"]

@@ -188,5 +188,3 @@ def make_pqn(
 
 
 LEARNER = LearnerKind(make_pqn, first_policy, HEAD, divides=True)
-
-__all__ = ["LEARNER", "make_pqn"]
