@@ -414,21 +414,22 @@ def figures(sums: Mapping[str, Any], steps: int) -> Metrics:
     }
 
 
-def position_correlation(quantity: Array, reduce: Reduce = LOCAL) -> Array:
+def position_correlation(quantity: Array) -> Array:
     """float32[]: the mean over pairs of agents of the correlation of their positions. quantity:
     int32[T, N].
 
+    The agents of a shared market train on one device (`runs.setup`), which holds all their worlds.
     With z the standardised positions of n agents, the sum over all ordered pairs, an agent with
     itself included, is the mean of (sum of z)^2. An agent whose position never changes has no
     correlation and does not count; NaN if fewer than two are left.
     """
     held = quantity.astype(jnp.float32)
-    deviation = reduce.deviation(held)
+    deviation = held.std()
     moves = deviation > 0
-    z = jnp.where(moves, (held - reduce.mean(held)) / jnp.where(moves, deviation, 1.0), 0.0)
+    z = jnp.where(moves, (held - held.mean()) / jnp.where(moves, deviation, 1.0), 0.0)
     together, count = over_agents((z, moves.astype(jnp.float32)))
     pairs = count * (count - 1.0)
-    return (reduce.mean(jnp.square(together)) - count) / jnp.where(pairs > 0, pairs, jnp.nan)
+    return (jnp.square(together).mean() - count) / jnp.where(pairs > 0, pairs, jnp.nan)
 
 
 def crowding(summary: Summary) -> Summary:
@@ -454,7 +455,7 @@ def crowding(summary: Summary) -> Summary:
         )
         high, negative = reduce.max_of_parts((offset.max(), -offset.min()))
         return found | {
-            "crowding_position_correlation": position_correlation(seen.ref.legs[..., 0, 0], reduce),
+            "crowding_position_correlation": position_correlation(seen.ref.legs[..., 0, 0]),
             "offset_low": -negative.astype(jnp.float32),
             "offset_high": high.astype(jnp.float32),
         }

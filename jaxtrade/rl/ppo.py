@@ -287,7 +287,7 @@ def update(
     def prepare(picked: Array) -> dict[str, Array]:
         chosen = advantages[picked]
         if ppo.config.normalise_advantages:
-            chosen = returns.standardised(chosen, ppo.reduce)
+            chosen = ppo.reduce.standardised(chosen)
         return {"advantage": chosen}
 
     def stops(terms: Metrics) -> Array:

@@ -239,9 +239,8 @@ def widen(
     widened = np.array(
         fill
     )  # on the host: every pair of shapes would otherwise be a program of its own
-    widened[(..., *np.ix_(*[written for _, written in places]))] = np.asarray(source)[
-        (..., *np.ix_(*[read for read, _ in places]))
-    ]
+    read, written = (np.ix_(*each) for each in zip(*places, strict=True))
+    widened[(..., *written)] = np.asarray(source)[(..., *read)]
     return jnp.asarray(widened)
 
 
