@@ -46,14 +46,15 @@ class Stored(NamedTuple):
 
 class Ring(NamedTuple):
     """The static part of a replay. length: L, rows of the ring. num_steps: T, rows that are added
-    at once. groups: of environments. n_steps: n, steps of a sample. packing: of one `Stored`."""
+    at once. groups: of environments. n_steps: n, steps of a sample. actions: type of stored actions.
+    packing: of one `Stored`."""
 
     length: int
     num_envs: int
     num_steps: int
     groups: int
     n_steps: int
-    num_actions: int
+    actions: Any
     packing: Packing
 
     @property
@@ -114,18 +115,12 @@ def ring_of(
         f"{length} rows cannot hold {num_steps} steps and samples of {n_steps}"
     )
 
-    def number(dtype: jnp.dtype) -> Any:
-        return jax.ShapeDtypeStruct((num_envs,), dtype)
-
-    ends = number(jnp.dtype(bool))
-    one = Stored(
-        refs, refs, number(_action_type(num_actions)), number(jnp.dtype(jnp.float32)), ends, ends
+    actions = jnp.uint8 if num_actions <= 256 else jnp.uint16
+    action, reward, end = (
+        jax.ShapeDtypeStruct((num_envs,), kind) for kind in (actions, jnp.float32, bool)
     )
-    return Ring(length, num_envs, num_steps, groups, n_steps, num_actions, packing_of(one))
-
-
-def _action_type(num_actions: int) -> jnp.dtype:
-    return jnp.dtype(jnp.uint8 if num_actions <= 256 else jnp.uint16)
+    packing = packing_of(Stored(refs, refs, action, reward, end, end))
+    return Ring(length, num_envs, num_steps, groups, n_steps, actions, packing)
 
 
 def empty_replay(ring: Ring) -> Replay:
@@ -148,7 +143,7 @@ def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
     stored = Stored(
         seen.ref,
         seen.final_ref,
-        seen.action.astype(_action_type(ring.num_actions)),
+        seen.action.astype(ring.actions),
         seen.reward,
         seen.terminated,
         seen.truncated,

@@ -70,13 +70,6 @@ def closed(opening: Opening | None) -> Opening | None:
     )
 
 
-def settled(opening: Opening | None) -> Opening | None:
-    """None once the new actions are fully open, else `opening`. It reads values, so traced arrays
-    are not accepted.
-    """
-    return None if opening is not None and bool((opening.fraction >= 1.0).all()) else opening
-
-
 def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, Array]:
     """Apply an opening -> (logits float32[..., A], mask bool[..., A]).
 
@@ -124,7 +117,9 @@ def finished(policy: Policy) -> Policy:
     """The policy for export: a completed opening is removed. It reads values, so traced arrays are
     not accepted.
     """
-    return policy.replace(opening=settled(policy.opening))
+    opening = policy.opening
+    done = opening is not None and bool((opening.fraction >= 1.0).all())
+    return policy.replace(opening=None) if done else policy
 
 
 def strong_types(tree: PyTree) -> PyTree:
