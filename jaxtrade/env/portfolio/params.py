@@ -127,16 +127,14 @@ def trades_ordered(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
     """Number of symbols whose position an order changed in the bar."""
-    event = step.event
-    return ((event.close_quantity != 0) | (event.open_quantity != 0)).sum().astype(jnp.float32)
+    return step.event.ordered.sum().astype(jnp.float32)
 
 
 def position_changed(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
     """1 if an order changed a position in the bar, of however many symbols."""
-    event = step.event
-    return ((event.close_quantity != 0) | (event.open_quantity != 0)).any().astype(jnp.float32)
+    return step.event.ordered.any().astype(jnp.float32)
 
 
 def portfolio_weights(config: RewardConfig) -> dict[str, float]:
@@ -197,15 +195,15 @@ def _tick_mills(market: Portfolio) -> np.ndarray:
 def _check(market: Portfolio, config: RunConfig) -> None:
     """Raises ConfigError if ticks, notionals or an episode's money could pass int32."""
     data, held = market.data, _sizes(market, config) * config.allocate.max_units
-    bid = {name: np.asarray(getattr(data, name), np.int64) for name in ("open", "high", "low")}
-    ask = (
-        bid
-        if data.ask is None
-        else {name: np.asarray(getattr(data.ask, name), np.int64) for name in bid}
+    bid, ask = (
+        {name: np.asarray(getattr(side, name), np.int64) for name in ("open", "high", "low")}
+        for side in (data, data if data.ask is None else data.ask)
     )
     keys = "lower allocate.size or allocate.max_units"
-    far = max(int((side["high"] - side["open"]).max()) for side in (bid, ask))
-    far = max(far, *(int((side["open"] - side["low"]).max()) for side in (bid, ask)))
+    far = max(
+        int(np.maximum(side["high"] - side["open"], side["open"] - side["low"]).max())
+        for side in (bid, ask)
+    )
     if far > FARTHEST:
         raise ConfigError(
             f"data.markets: a bar moves {far:,} ticks from its open, more than {FARTHEST:,} (int32); "
