@@ -116,10 +116,10 @@ def ring_of(
     )
 
     actions = jnp.uint8 if num_actions <= 256 else jnp.uint16
-    action, reward, end = (
-        jax.ShapeDtypeStruct((num_envs,), kind) for kind in (actions, jnp.float32, bool)
-    )
-    packing = packing_of(Stored(refs, refs, action, reward, end, end))
+    numbers: Any = [
+        jax.ShapeDtypeStruct((num_envs,), kind) for kind in (actions, jnp.float32, bool, bool)
+    ]
+    packing = packing_of(Stored(refs, refs, *numbers))
     return Ring(length, num_envs, num_steps, groups, n_steps, actions, packing)
 
 
