@@ -70,7 +70,7 @@ def make_algorithm(
     `evolve.keys` its first state has settings that are drawn by its key.
 
     Args:
-        around: `summarise`, `stage`, `fusion`, `reduce`, `platform` (`rl.context.Around`).
+        around: `summarise`, `stage`, `fusion`, `reduce`, `platform`, as of `make_ppo`.
     Raises:
         ConfigError: no learner has this name, or the learner does not support an argument.
     """

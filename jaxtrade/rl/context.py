@@ -21,16 +21,8 @@ FRESH = ActorConfig()  # the policy that learns acts
 
 
 class Around(TypedDict, total=False):
-    """What a learner is made with besides its configuration; each may be left out.
-
-    summarise: extra metrics, computed from the environment's `info`.
-    stage: changes `params` as the run goes on. The whole update uses the changed parameters, and
-        the stage's figures become metrics. `act` does not apply the stage.
-    fusion: combines the policy with advice. `params.advice` then holds the advice.
-    reduce: forms figures over environments that several devices share (`networks.reductions`). The
-        counts of `config.rollout` are then those of one device.
-    platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`). Default:
-        that of this process.
+    """What a learner is made with besides its configuration (`rl.ppo.make_ppo` says what each
+    means); each may be left out.
     """
 
     summarise: Summary | None

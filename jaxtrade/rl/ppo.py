@@ -345,7 +345,15 @@ def make_ppo(
     Args:
         config: the sections `ppo`, `network`, `rollout`, `compute`, `sampler` and `actor` are read.
             They hold static counts and the initial values of the tunable floats.
-        around: `summarise`, `stage`, `fusion`, `reduce`, `platform` (`rl.context.Around`).
+        around: each of these keywords may be left out.
+            summarise: extra metrics, computed from the environment's `info`.
+            stage: changes `params` as the run goes on. The whole update uses the changed parameters,
+            and the stage's figures become metrics. `act` does not apply the stage.
+            fusion: combines the policy with advice. `params.advice` then holds the advice.
+            reduce: forms figures over environments that several devices share
+            (`networks.reductions`). The counts of `config.rollout` are then those of one device.
+            platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`).
+            Default: that of this process.
     Returns:
         `Learner` whose state is a `TrainState`. All of its functions work under vmap over states with shared
         `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
