@@ -138,7 +138,7 @@ def _shown(values: np.ndarray) -> str:
     return f"{low:.3g}" if low == high else f"{low:.3g} .. {high:.3g}"
 
 
-@dataclass
+@dataclass(eq=False)
 class Controller:
     """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and
     after the last one.
