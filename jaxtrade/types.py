@@ -17,6 +17,7 @@ from flax import struct
 
 Array = jax.Array
 PyTree = Any
+Metrics = dict[str, Array]  # figures of an update or of a gradient step, by name
 AGENTS = "agents"  # name of the mapped axis over which the agents of a shared market meet
 
 
@@ -292,7 +293,7 @@ class Summary(NamedTuple):
 
 # (environment parameters, fraction of the run float32[]) -> (parameters at that fraction, metrics
 # about them)
-Stage = Callable[[PyTree, Array], tuple[PyTree, dict[str, Array]]]
+Stage = Callable[[PyTree, Array], tuple[PyTree, Metrics]]
 
 
 Row = Mapping[str, Any]  # the metrics of one update, on the host
@@ -416,7 +417,7 @@ class Learner(NamedTuple):
     """
 
     init: Callable[[Array, PyTree], Any]
-    update: Callable[[Any, PyTree, PyTree], tuple[Any, dict[str, Array]]]
+    update: Callable[[Any, PyTree, PyTree], tuple[Any, Metrics]]
     act: Callable[
         [PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]
     ]

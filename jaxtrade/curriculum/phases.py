@@ -75,30 +75,22 @@ SEEN_AND_DONE = (
 )  # keys of `env` that determine slots and actions
 
 
-def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.ndarray]:
-    """For each setup, the rows of its session table that all setups hold out, on the same dates and
-    with equally many bars."""
+def common_sessions(one: Setup, other: Setup) -> list[np.ndarray]:
+    """For each of two setups on one market, the rows of its session table that both hold out for
+    validation, on the same dates and with equally many bars."""
 
-    def spans(setup: Setup) -> dict[Any, tuple[int, int]]:
-        sessions, held = setup.market.data.sessions, setup.splits[split]
+    def held_out(setup: Setup) -> dict[Any, int]:
+        sessions, held = setup.market.data.sessions, setup.splits["validation"]
         ids = np.asarray(held.ids)[: int(held.count)]
         lengths = np.asarray(sessions.last)[ids] - np.asarray(sessions.first)[ids]
-        symbols = np.repeat(
-            [member.contract.symbol for member in setup.market.members],
-            [member.num_sessions for member in setup.market.members],
-        )
         return {
-            (symbols[i], setup.market.trade_dates[i]): (int(i), int(length))
+            (setup.market.trade_dates[i], int(length)): int(i)
             for i, length in zip(ids, lengths, strict=True)
         }
 
-    found = [spans(setup) for setup in setups]
-    dates = [
-        date
-        for date, (_, length) in found[0].items()
-        if all(date in other and other[date][1] == length for other in found[1:])
-    ]
-    return [np.array([spans[date][0] for date in dates], int) for spans in found]
+    both = held_out(one), held_out(other)
+    shared = [session for session in both[0] if session in both[1]]
+    return [np.array([found[session] for session in shared], int) for found in both]
 
 
 def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
@@ -120,13 +112,8 @@ def _named(setup: Setup, name: str, policy: PyTree) -> Agent:
 def _same(a: AgentResult, b: AgentResult) -> bool:
     """Whether two results have the same actions and equities, with account rules and without."""
     return all(
-        np.array_equal(x, y)
-        for x, y in (
-            (a.account.action, b.account.action),
-            (a.account.equity, b.account.equity),
-            (a.strategy.action, b.strategy.action),
-            (a.strategy.equity, b.strategy.equity),
-        )
+        np.array_equal(x.action, y.action) and np.array_equal(x.equity, y.equity)
+        for x, y in ((a.account, b.account), (a.strategy, b.strategy))
     )
 
 
@@ -148,7 +135,7 @@ def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any
     trades, with account rules off.
     """
     source_setup = under(source, setup)
-    source_ids, ids = common_sessions([source_setup, setup])
+    source_ids, ids = common_sessions(source_setup, setup)
     if not len(source_ids):
         return {"sessions": 0, "equal": None, "net_profit": {}}
     fresh = jax.jit(setup.algorithm.init)(jax.random.key(setup.config.seed), setup.params)
@@ -168,14 +155,12 @@ def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any
         setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids
     )
     results = before | after
-    return {
-        "sessions": len(ids),
-        "equal": _same(before["source"], after["transferred"]),
-        "net_profit": {
-            name: result.strategy_figures["net_profit"] for name, result in results.items()
-        },
-        "trades": {name: result.strategy_figures["trades"] for name, result in results.items()},
+    figures = {
+        figure: {name: result.strategy_figures[figure] for name, result in results.items()}
+        for figure in ("net_profit", "trades")
     }
+    same = _same(before["source"], after["transferred"])
+    return {"sessions": len(ids), "equal": same, **figures}
 
 
 def start_line(check: dict[str, Any]) -> str:
@@ -209,11 +194,7 @@ HEAD = (
 
 
 def _row(row: dict[str, Any], steps: int) -> list[str]:
-    gate = (
-        "passed"
-        if row["passed"]
-        else "failed: " + ", ".join(c["name"] for c in row["gate"] if not c["passed"])
-    )
+    failed = [check["name"] for check in row["gate"] if not check["passed"]]
     return [
         row["phase"],
         row["task"],
@@ -222,7 +203,7 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
         f"{row['steps']:,}",
         f"{steps:,}",
         "-" if row["start"] is None else row["start"]["coverage"],
-        gate,
+        f"failed: {', '.join(failed)}" if failed else "passed",
         money(row["validation"]["net_profit"]),
         str(row["validation"]["trades"]),
         money(row["test"]["net_profit"]),
@@ -287,6 +268,13 @@ class Check(NamedTuple):
     asked: str
     passed: bool
 
+    @property
+    def line(self) -> str:
+        return (
+            f"gate {self.name}: {self.value:.4g} ({self.asked} asked) "
+            f"{'ok' if self.passed else 'FAILED'}"
+        )
+
 
 def check_gate(
     gate: GateConfig, result: EvaluationResult, reward: float, history: Sequence[Mapping[str, Any]]
@@ -322,14 +310,6 @@ def check_gate(
     ]
 
 
-def lines(checks: Sequence[Check]) -> list[str]:
-    """One line per condition."""
-    return [
-        f"gate {check.name}: {check.value:.4g} ({check.asked} asked) {'ok' if check.passed else 'FAILED'}"
-        for check in checks
-    ]
-
-
 # The advisor that a curriculum brings along: left out where it cannot serve the bars.
 
 OFF = "off"
@@ -342,20 +322,21 @@ def with_possible_advisors(phases: Sequence[Phase], tell: Tell) -> tuple[Phase, 
     Meant for advisors that nobody asked for. `tell` receives one line, with the reason, for each
     that is left out. Raises as `prepare`.
     """
-    return tuple(_possible(phase, tell) for phase in phases)
 
-
-def _possible(phase: Phase, tell: Tell) -> Phase:
-    advisor = phase.config.advisor
-    if advisor.kind == OFF:
+    def possible(phase: Phase) -> Phase:
+        if phase.config.advisor.kind == OFF:
+            return phase
+        market = prepare(phase.config).single
+        try:
+            check_advisor(phase.config, market)
+        except (ConfigError, DataError) as error:
+            tell(
+                f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}"
+            )
+            return phase.replaced(config={"advisor": {"kind": OFF}})
         return phase
-    market = prepare(phase.config).single
-    try:
-        check_advisor(phase.config, market)
-    except (ConfigError, DataError) as error:
-        tell(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
-        return phase.replaced(config={"advisor": {"kind": OFF}})
-    return phase
+
+    return tuple(map(possible, phases))
 
 
 BEGIN = "begin.json"
@@ -404,16 +385,14 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
     tasks = [phase.config.env.task for phase in curriculum.phases]
     task = source.config.env.task
     if task not in tasks:
-        raise ConfigError(
-            f"source {source.path} (--from): its task {task} is in no phase; name the first one "
-            "(--phase NAME)"
-        )
-    if tasks.index(task) + 1 == len(tasks):
-        raise ConfigError(
-            f"source {source.path} (--from): its task {task} is that of the last phase, {names[-1]}; "
-            "name the first one (--phase NAME)"
-        )
-    return tasks.index(task) + 1
+        why = "is in no phase"
+    elif (following := tasks.index(task) + 1) < len(tasks):
+        return following
+    else:
+        why = f"is that of the last phase, {names[-1]}"
+    raise ConfigError(
+        f"source {source.path} (--from): its task {task} {why}; name the first one (--phase NAME)"
+    )
 
 
 def run_curriculum(
@@ -538,7 +517,7 @@ def how_to_continue(path: Path) -> str:
 
 def _run_phases(curriculum: Curriculum, path: Path, screen: Screen) -> CurriculumResult:
     begin = read_json(path / BEGIN)
-    source = None if begin["from"] is None else Path(begin["from"])
+    source = begin["from"] and Path(begin["from"])
     rows: list[dict[str, Any]] = []
     stopped = ""
     for number, phase in enumerate(curriculum.phases, start=1):
@@ -555,10 +534,10 @@ def _run_phases(curriculum: Curriculum, path: Path, screen: Screen) -> Curriculu
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
         rows.append(row)
-        checks = lines([Check(**check) for check in row["gate"]])
-        screen.message(f"phase {phase.name}: {'; '.join(checks)}")
+        checks = [Check(**check) for check in row["gate"]]
+        screen.message(f"phase {phase.name}: {'; '.join(check.line for check in checks)}")
         if not row["passed"] and curriculum.enforce_gates and number < len(curriculum.phases):
-            failed = ", ".join(check["name"] for check in row["gate"] if not check["passed"])
+            failed = ", ".join(check.name for check in checks if not check.passed)
             stopped = (
                 f"stopped after phase {phase.name}: its gate failed ({failed}); train that phase longer or "
                 f"otherwise and go on with --from {folder}, or lower phases.{phase.name}.gate"
@@ -626,7 +605,8 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
     checks = check_gate(phase.gate, result, reward, history(folder))
     summary = read_json(folder / "summary.json")
-    start = folder.with_name(folder.name + ".start.json")
+    path = folder.with_name(folder.name + ".start.json")
+    start = read_json(path) if path.is_file() else None
     found: dict[str, Any] = {
         "task": trained.config.env.task,
         "slots": len(trained.layout.slots),
@@ -634,16 +614,16 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
         "steps": summary["steps"],
         "updates": summary["updates"],
         "healthy": all(check["passed"] for check in summary["health"].values())
-        and not (start.is_file() and read_json(start)["equal"] is False),
+        and not (start and start["equal"] is False),
         "gate": [check._asdict() for check in checks],
         "passed": all(check.passed for check in checks),
         "validation": result.agents[0].strategy_figures,
-        "start": read_json(start) if start.is_file() else None,
+        "start": start,
     }
-    tested = folder / "evaluation" / setup.evaluation_split() / "evaluation.json"
-    document = read_json(tested)
+    split = setup.evaluation_split()
+    document = read_json(folder / "evaluation" / split / "evaluation.json")
     found["test"] = {
-        "split": setup.evaluation_split(),
+        "split": split,
         "sessions": document["settings"]["sessions"],
         "coverage": document["settings"]["coverage"],
         **document["agents"]["greedy"]["strategy"],
@@ -655,9 +635,5 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
         moved = movement(
             begun.state.params, trained.params, layout_of(trained.config), trained.normaliser
         )
-        found["movement"] = {
-            "moved": len(moved["moved"]),
-            "still": moved["still"],
-            "constant": moved["constant"],
-        }
+        found["movement"] = moved | {"moved": len(moved["moved"])}
     return found

@@ -5,7 +5,7 @@ auto-reset.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -145,9 +145,8 @@ def forced_entry(
 class MarketEnv(Generic[StateT]):
     """What the environments of one symbol and of several have in common, besides `types.Env`.
 
-    config, actions (names by id), observation_spec. title: the task in words. sections: of the
-        configuration, that make the environment besides `env`. has_brackets: whether positions have
-        a stop and a target.
+    config, actions (names by id), observation_spec. has_brackets: whether positions have a stop and
+        a target.
     ref(state, params) -> the stored form of the observation, which `observe` makes float32[D].
     mask(state, params) -> bool[A].
     advance(state, action, params) -> (state, outcome): a step without auto-reset.
@@ -158,8 +157,6 @@ class MarketEnv(Generic[StateT]):
     config: EnvConfig
     actions: tuple[str, ...]
     observation_spec: ObservationSpec
-    title: str
-    sections: Mapping[str, Any]
     has_brackets: ClassVar[bool]
     ref: Callable[..., ObservationRef]
     observe: Callable[..., Array]
@@ -167,6 +164,16 @@ class MarketEnv(Generic[StateT]):
     advance: Callable[..., tuple[StateT, Outcome[ObservationRef]]]
     reset_at: Callable[..., StateT]
     _begin: Callable[..., StateT]
+
+    @property
+    def title(self) -> str:
+        """The task in words."""
+        return self.config.task
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of the configuration that it is made of, besides `env`."""
+        return {}
 
     @property
     def spec(self) -> ObservationSpec:
@@ -313,16 +320,6 @@ class TradingEnv(MarketEnv[EnvState]):
     def observation_spec(self) -> ObservationSpec:
         """The slots of the observation."""
         return observation.make_spec(self.config)
-
-    @property
-    def title(self) -> str:
-        """The task in words."""
-        return self.config.task
-
-    @property
-    def sections(self) -> dict[str, Any]:
-        """The sections of the configuration that it is made of, besides `env`: none."""
-        return {}
 
     def reset_at(
         self,

@@ -33,7 +33,7 @@ from jaxtrade.env.state import (
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.storage.monitor import COLUMNS, LOST, ROWS
-from jaxtrade.types import Array, Summary, Transition
+from jaxtrade.types import Array, Metrics, Summary, Transition
 
 
 def start() -> EpisodeMonitor:
@@ -171,7 +171,7 @@ def figures_of(kept: Kept, start_balance: Array) -> Array:
     )
 
 
-def means(figures: Array, chosen: Array, prefix: str, reduce: Reduce = LOCAL) -> dict[str, Array]:
+def means(figures: Array, chosen: Array, prefix: str, reduce: Reduce = LOCAL) -> Metrics:
     """Means over the chosen episodes by name, float32[]. An undefined Sharpe ratio does not count;
     NaN if none is left.
 
@@ -218,7 +218,7 @@ def rows_of(figures: Array, symbol: Array | None, ended: Array, size: int) -> Ar
 
 def close(
     rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams, reduce: Reduce = LOCAL
-) -> dict[str, Array]:
+) -> Metrics:
     """`Summary.close`: means over all ended episodes (with several symbols of each one too), and
     their rows.
 
@@ -293,7 +293,7 @@ def collect(seen: Transition) -> dict[str, Any]:
     }
 
 
-def figures(sums: dict[str, Any], steps: int) -> dict[str, Array]:
+def figures(sums: dict[str, Any], steps: int) -> Metrics:
     """Figures of a rollout, float32[] unless stated otherwise. sums: of `collect` over all steps
     and environments.
 

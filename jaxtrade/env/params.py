@@ -5,19 +5,15 @@ as a run goes on.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from decimal import Decimal
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import EnvConfig, RunConfig, StageConfig
 from jaxtrade.config.accounts import check_quantity, resolve_account
 from jaxtrade.config.allocate import largest_move
-from jaxtrade.data.contracts import Contract
 from jaxtrade.data.market import Market, Markets
 from jaxtrade.data.members import symbols_of
 from jaxtrade.data.sources import ACCOUNT
@@ -25,10 +21,10 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.reward_presets import one_symbol_weights
-from jaxtrade.env.rules import account_params
+from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, SessionSet, Stage
+from jaxtrade.types import Array, Metrics, SessionSet, Stage
 
 
 def make_env(config: EnvConfig | RunConfig) -> Any:
@@ -55,34 +51,6 @@ def make_params(market: Markets, sessions: SessionSet, config: RunConfig) -> Any
     return make(market, sessions, config)
 
 
-def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
-    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points,
-    rounded up to ticks.
-    """
-    if config.brackets.be_ticks is not None:
-        return config.brackets.be_ticks
-    if config.env.scaling == "seed" and contract.kind == "future":
-        return math.ceil(Decimal("0.25") / contract.tick_size)
-    return 1
-
-
-def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
-    """The figures of the contract, with the costs of the configuration in place of its own.
-
-    If profits are converted, `tick_mills` is left out, because the market's `tick_value` holds the
-    value of a tick.
-    """
-    chosen = contract.under(config)
-    return ContractParams(
-        tick_mills=None if contract.currency != ACCOUNT else jnp.int32(chosen.tick_mills),
-        commission=jnp.int32(chosen.commission_mills),
-        slippage=jnp.int32(chosen.slippage_ticks),
-        min_stop=jnp.int32(chosen.min_stop_ticks),
-        be_ticks=jnp.int32(breakeven_ticks(chosen, config)),
-        tick_size=jnp.float32(chosen.tick_size),
-    )
-
-
 def _largest_ranges(market: Market) -> tuple[int, int]:
     """Two upper limits in ticks, for the check of int32 money.
 
@@ -105,15 +73,6 @@ def _largest_ranges(market: Market) -> tuple[int, int]:
     return widest, busiest
 
 
-def _largest_tick(market: Market) -> int:
-    """Mills, rounded up: the largest value of one tick of one contract in any bar."""
-    value = market.data.tick_value
-    if value is None:
-        return market.contract.tick_mills
-    times, over = np.asarray(value.times, np.int64), np.asarray(value.over, np.int64)
-    return int((-(-times // over)).max())
-
-
 def _check_money(
     market: Market, account: AccountParams, contract: ContractParams, config: RunConfig
 ) -> int:
@@ -123,7 +82,7 @@ def _check_money(
     If the account ends at its drawdown and at its target, these limits and one position bound its
     money. Otherwise the bound is the most that the bars of its sessions could gain or lose.
     """
-    tick = _largest_tick(market)
+    tick = int(largest_ticks(market.data, market.contract.tick_mills))
     side_cost = int(contract.commission) + int(contract.slippage) * tick
     widest, busiest = _largest_ranges(market)
     bars = (
@@ -157,16 +116,9 @@ def _check_money(
     return (OFF - 1) // one_position
 
 
-class _OfSymbol(NamedTuple):
-    """What one symbol adds to the parameters. cap: the largest number of contracts of an entry."""
-
-    contract: ContractParams
-    account: AccountParams
-    cap: int
-
-
-def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
-    """The checked figures of one symbol. Raises ConfigError as `make_params` does."""
+def _of_symbol(market: Market, config: RunConfig) -> tuple[ContractParams, AccountParams]:
+    """The checked figures of one symbol; the cap of its contracts is `max_contracts`. Raises
+    ConfigError as `make_params` does."""
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError(
             "env.intrabar = path needs second bars, which this market does not have; set data.seconds "
@@ -188,31 +140,23 @@ def _of_symbol(market: Market, config: RunConfig) -> _OfSymbol:
         market.contract.micro,
     )
     largest = _check_money(market, account, contract, config)
-    return _OfSymbol(contract, account, min(int(account.max_contracts), largest))
-
-
-def _stacked(symbols: Sequence[_OfSymbol], converted: bool) -> ContractParams:
-    """The contracts of a set, each leaf with a leading axis of symbols. converted: whether the
-    market has the value of a tick in each bar."""
-    contracts = [each.contract.replace(cap=jnp.int32(each.cap)) for each in symbols]
-    if converted:
-        contracts = [contract.replace(tick_mills=None) for contract in contracts]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *contracts)
+    cap = min(int(account.max_contracts), largest)
+    return contract, account.replace(max_contracts=jnp.int32(cap))
 
 
 def _one_at_a_time(market: Markets, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """The parameters of `TradingEnv`, over one symbol or a set of them."""
     symbols = [_of_symbol(member, config) for member in market.members]
-    one = len(symbols) == 1
+    contract, account = symbols[0]
+    if len(symbols) > 1:
+        each = [contract.replace(cap=account.max_contracts) for contract, account in symbols]
+        contract = stacked(each, market.data)
+        account = account.replace(max_contracts=max(own.max_contracts for _, own in symbols))
     return EnvParams(
         market=market.data,
         sessions=sessions,
-        contract=symbols[0].contract
-        if one
-        else _stacked(symbols, market.data.tick_value is not None),
-        account=symbols[0].account.replace(
-            max_contracts=jnp.int32(max(each.cap for each in symbols))
-        ),
+        contract=contract,
+        account=account,
         brackets=BracketParams(
             stop_atr=jnp.int32(config.brackets.stop_thousandths),
             target_multiple=jnp.int32(config.brackets.target_multiple),
@@ -258,7 +202,7 @@ def make_stages(config: StageConfig) -> Stage | None:
     if not (config.ramps_commission or config.forces_starts):
         return None
 
-    def stage(params: EnvParams, fraction: Array) -> tuple[EnvParams, dict[str, Array]]:
+    def stage(params: EnvParams, fraction: Array) -> tuple[EnvParams, Metrics]:
         logged = {}
         if config.ramps_commission:
             share = logged["commission_share"] = ramp(

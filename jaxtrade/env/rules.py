@@ -6,14 +6,19 @@ Floors and limits are mills relative to the start balance. `OFF` switches a limi
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import AccountPreset, contract_cap
-from jaxtrade.data.contracts import whole_mills
+from jaxtrade.data.contracts import Contract, whole_mills
+from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.env.state import (
     NO_LEVEL,
     OFF,
@@ -24,9 +29,9 @@ from jaxtrade.env.state import (
     Position,
     Trailing,
 )
-from jaxtrade.types import Array
+from jaxtrade.types import Array, JointMarket, MarketData
 
-# The rules of an account as numbers.
+# The rules of an account, and the figures of contracts, as numbers.
 
 
 def _limit(dollars: float | None, key: str) -> int:
@@ -59,6 +64,51 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
         start_balance=jnp.float32(start),
         trailing=jnp.int32(trailing),
     )
+
+
+def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
+    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points,
+    rounded up to ticks.
+    """
+    if config.brackets.be_ticks is not None:
+        return config.brackets.be_ticks
+    if config.env.scaling == "seed" and contract.kind == "future":
+        return math.ceil(Decimal("0.25") / contract.tick_size)
+    return 1
+
+
+def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
+    """The figures of the contract, with the costs of the configuration in place of its own.
+
+    If profits are converted, `tick_mills` is left out, because the market's `tick_value` holds the
+    value of a tick.
+    """
+    chosen = contract.under(config)
+    return ContractParams(
+        tick_mills=None if contract.currency != ACCOUNT else jnp.int32(chosen.tick_mills),
+        commission=jnp.int32(chosen.commission_mills),
+        slippage=jnp.int32(chosen.slippage_ticks),
+        min_stop=jnp.int32(chosen.min_stop_ticks),
+        be_ticks=jnp.int32(breakeven_ticks(chosen, config)),
+        tick_size=jnp.float32(chosen.tick_size),
+    )
+
+
+def stacked(contracts: Sequence[ContractParams], data: MarketData | JointMarket) -> ContractParams:
+    """The contracts of several symbols, each leaf with a leading axis of symbols. Without
+    `tick_mills` where the market has the value of a tick in each bar."""
+    if data.tick_value is not None:
+        contracts = [contract.replace(tick_mills=None) for contract in contracts]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *contracts)
+
+
+def largest_ticks(data: MarketData | JointMarket, own: Any) -> np.ndarray:
+    """int64[...] mills, rounded up: the largest value of one tick of one contract in any bar. own:
+    its value where profits are not converted."""
+    value = data.tick_value
+    if value is None:
+        return np.asarray(own, np.int64)
+    return (-(-np.asarray(value.times, np.int64) // np.asarray(value.over, np.int64))).max(axis=0)
 
 
 # Exact integer arithmetic. Money is int32 mills, so sums do not depend on their order and tests

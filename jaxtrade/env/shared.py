@@ -38,7 +38,7 @@ from jaxtrade.env.state import (
 )
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.types import AGENTS, Array, Outcome, PyTree, Summary, Transition
+from jaxtrade.types import AGENTS, Array, Metrics, Outcome, PyTree, Summary, Transition
 
 # The pytrees of a shared market, and price impact in integers.
 #
@@ -393,7 +393,7 @@ def collect(seen: Transition) -> dict[str, Any]:
     }
 
 
-def figures(sums: Mapping[str, Any], steps: int) -> dict[str, Array]:
+def figures(sums: Mapping[str, Any], steps: int) -> Metrics:
     """float32[] figures of a rollout, from the sums over all its steps and environments.
 
     crowding_profit, maker_profit: dollars per 1,000 steps of this agent, and of the market maker,
@@ -414,21 +414,22 @@ def figures(sums: Mapping[str, Any], steps: int) -> dict[str, Array]:
     }
 
 
-def position_correlation(quantity: Array, reduce: Reduce = LOCAL) -> Array:
+def position_correlation(quantity: Array) -> Array:
     """float32[]: the mean over pairs of agents of the correlation of their positions. quantity:
     int32[T, N].
 
+    The agents of a shared market train on one device (`runs.setup`), which holds all their worlds.
     With z the standardised positions of n agents, the sum over all ordered pairs, an agent with
     itself included, is the mean of (sum of z)^2. An agent whose position never changes has no
     correlation and does not count; NaN if fewer than two are left.
     """
     held = quantity.astype(jnp.float32)
-    deviation = reduce.deviation(held)
+    deviation = held.std()
     moves = deviation > 0
-    z = jnp.where(moves, (held - reduce.mean(held)) / jnp.where(moves, deviation, 1.0), 0.0)
+    z = jnp.where(moves, (held - held.mean()) / jnp.where(moves, deviation, 1.0), 0.0)
     together, count = over_agents((z, moves.astype(jnp.float32)))
     pairs = count * (count - 1.0)
-    return (reduce.mean(jnp.square(together)) - count) / jnp.where(pairs > 0, pairs, jnp.nan)
+    return (jnp.square(together).mean() - count) / jnp.where(pairs > 0, pairs, jnp.nan)
 
 
 def crowding(summary: Summary) -> Summary:
@@ -439,13 +440,13 @@ def crowding(summary: Summary) -> Summary:
     range of the offset.
     """
 
-    def all_figures(sums: dict[str, Any], steps: int) -> dict[str, Array]:
+    def all_figures(sums: dict[str, Any], steps: int) -> Metrics:
         return {**summary.figures(sums["rest"], steps), **figures(sums[OWN], steps)}
 
     def keep(seen: Transition) -> tuple[Any, Array]:
         return summary.keep and summary.keep(seen), seen.info.event.offset
 
-    def close(seen: Transition, params: EnvParams, reduce: Reduce = LOCAL) -> dict[str, Array]:
+    def close(seen: Transition, params: EnvParams, reduce: Reduce = LOCAL) -> Metrics:
         rest, offset = seen.info
         found = (
             {}
@@ -454,7 +455,7 @@ def crowding(summary: Summary) -> Summary:
         )
         high, negative = reduce.max_of_parts((offset.max(), -offset.min()))
         return found | {
-            "crowding_position_correlation": position_correlation(seen.ref.legs[..., 0, 0], reduce),
+            "crowding_position_correlation": position_correlation(seen.ref.legs[..., 0, 0]),
             "offset_low": -negative.astype(jnp.float32),
             "offset_high": high.astype(jnp.float32),
         }

@@ -13,6 +13,7 @@ These weights n / c and m / c stay accurate in float32 for any number of samples
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import chex
 import jax
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.types import Array
+from jaxtrade.types import Array, PyTree
 
 CLIP = 10.0
 MIN_VARIANCE = 1e-12
@@ -54,11 +55,21 @@ def merge(
 
     groups: int[B], the group of each row. None if there is a single group.
     """
+    return over_parts(lambda stats, batch: _merge(stats, batch, groups), stats, batch, reduce)
+
+
+def over_parts(
+    add: Callable[[RunningStats, PyTree], RunningStats],
+    stats: RunningStats,
+    data: PyTree,
+    reduce: Reduce,
+) -> RunningStats:
+    """`add(stats, data)` with the data of all parts: each part adds its own to empty statistics, and
+    those are added to `stats`."""
     if reduce.whole:
-        return _merge(stats, batch, groups)
+        return add(stats, data)
     none = jax.tree.map(jnp.zeros_like, stats)
-    own = reduce.alone(lambda batch: _merge(none, batch, groups))(batch)
-    return merge_parts(stats, own, reduce)
+    return merge_parts(stats, reduce.alone(functools.partial(add, none))(data), reduce)
 
 
 def merge_parts(stats: RunningStats, own: RunningStats, reduce: Reduce) -> RunningStats:

@@ -89,20 +89,14 @@ class Reduce:
         """
         return x.var(axis) if self.whole else self.moments(x, axis)[1]
 
-    def deviation(self, x: Array, axis: int | None = None) -> Array:
-        """Population standard deviation along `axis` (default: of all numbers) and over the
-        parts.
-        """
-        return x.std(axis) if self.whole else jnp.sqrt(self.moments(x, axis)[1])
-
-    def standardised(self, x: Array, epsilon: float) -> Array:
-        """(x - mean) / (standard deviation + epsilon), with the moments over the last axis and over
-        the parts.
+    def standardised(self, x: Array) -> Array:
+        """(x - mean) / (standard deviation + 1e-8), with the moments over the last axis and over the
+        parts. The small number avoids a division by zero where all numbers are equal.
         """
         if self.whole:
-            return (x - x.mean(-1)[..., None]) / (x.std(-1)[..., None] + epsilon)
+            return (x - x.mean(-1)[..., None]) / (x.std(-1)[..., None] + 1e-8)
         mean, variance = (moment[..., None] for moment in self.moments(x, -1))
-        return (x - mean) / (jnp.sqrt(variance) + epsilon)
+        return (x - mean) / (jnp.sqrt(variance) + 1e-8)
 
     # --- arrays that each part has already reduced ---
 

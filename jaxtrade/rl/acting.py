@@ -6,23 +6,25 @@ All functions of a policy but `ready` take one that `ready` has made.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig
+from jaxtrade.networks.heads import Module
 from jaxtrade.networks.normalize import (
     RunningStats,
     init_stats,
     merge,
-    merge_parts,
     normalise,
+    over_parts,
     scaler_of,
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceTerms
+from jaxtrade.rl.listening import AdviceTerms, Fusion
 from jaxtrade.rl.state import Policy, opened
 from jaxtrade.types import Array, Env, PyTree
 
@@ -93,14 +95,8 @@ def ready_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
     return scaler_of(normaliser) if wanted else normaliser
 
 
-def add_observations(
-    env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
-) -> RunningStats:
+def add_observations(env: Env, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
     """Add the observations of references [B, ...] to the statistics of their groups."""
-    if not reduce.whole:
-        none = jax.tree.map(jnp.zeros_like, stats)
-        own = reduce.alone(lambda refs: add_observations(env, none, refs, params))(refs)
-        return merge_parts(stats, own, reduce)
     count = stats.mean.shape[0]
     groups = None if count == 1 else jax.vmap(lambda ref: group_of(env, count, ref, params))(refs)
     return merge(stats, jax.vmap(env.observe, (0, None))(refs, params), groups)
@@ -117,7 +113,9 @@ def first_statistics(
         return stats
     # Without these first statistics the first rollout would normalise by mean 0 and variance 1.
     # Prices would then all be clipped to the same number.
-    return add_observations(env, stats, refs, params, reduce)
+    return over_parts(
+        lambda stats, refs: add_observations(env, stats, refs, params), stats, refs, reduce
+    )
 
 
 def update_statistics(
@@ -142,11 +140,19 @@ def update_statistics(
     def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
         return add_observations(env, stats, block, params), None
 
-    if reduce.whole:
-        return jax.lax.scan(add, stats, blocks)[0]
-    none = jax.tree.map(jnp.zeros_like, stats)
-    own = reduce.alone(lambda blocks: jax.lax.scan(add, none, blocks)[0])(blocks)
-    return merge_parts(stats, own, reduce)
+    return over_parts(
+        lambda stats, blocks: jax.lax.scan(add, stats, blocks)[0], stats, blocks, reduce
+    )
+
+
+def first_parameters(
+    network: Module, size: int, key: Array, fusion: Fusion | None = None
+) -> dict[str, PyTree]:
+    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
+    observation.
+    """
+    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
 
 
 class ActExtras(NamedTuple):
@@ -226,15 +232,26 @@ def distribution(
     return Distribution(*found, unadvised)
 
 
-def chance_of(env: Env, ref: PyTree, key: Array | None, explore: bool) -> Array | None:
-    """The random number of `Learner.act`: float32[...] in [0, 1), or None if it does not explore.
+def act(
+    by_chance: Callable[..., tuple[PyTree, Array, ActExtras]],
+    ctx: Context,
+    policy: Policy,
+    carry: PyTree,
+    ref: PyTree,
+    params: PyTree,
+    key: Array | None,
+    explore: bool,
+) -> tuple[PyTree, Array, ActExtras]:
+    """`Learner.act`. by_chance: acts by a random number float32[...] in [0, 1), or by None if it
+    does not explore.
 
     Raises ValueError if `explore` is True and `key` is None.
     """
-    if not explore:
-        return None
-    if key is None:
-        raise ValueError(
-            "act explores by a key, and none is given; give one, or set explore to False"
-        )
-    return jax.random.uniform(key, env.action_mask(ref).shape[:-1])
+    policy, chance = ready(ctx, policy), None
+    if explore:
+        if key is None:
+            raise ValueError(
+                "act explores by a key, and none is given; give one, or set explore to False"
+            )
+        chance = jax.random.uniform(key, ctx.env.action_mask(ref).shape[:-1])
+    return by_chance(ctx, policy, carry, ref, params, chance)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig, RunConfig
 from jaxtrade.networks import distributions
@@ -22,10 +21,9 @@ from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.acting import (
     ActExtras,
     advice_terms,
-    chance_of,
     distribution,
+    first_parameters,
     network_input,
-    ready,
 )
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening import AdviceTerms, Fusion
@@ -46,17 +44,6 @@ def make_network(
     return NETWORKS[config.kind](config, num_actions, dot_general)
 
 
-def first_parameters(
-    config: NetworkConfig, num_actions: int, size: int, key: Array, fusion: Fusion | None = None
-) -> dict[str, PyTree]:
-    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
-    observation.
-    """
-    network = make_network(config, num_actions)
-    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
-    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
-
-
 def first_policy(
     config: RunConfig,
     num_actions: int,
@@ -65,7 +52,8 @@ def first_policy(
     fusion: Fusion | None = None,
 ) -> Policy:
     """`LearnerKind.first_policy` of an actor-critic."""
-    parameters = first_parameters(config.network, num_actions, observation_size, key, fusion)
+    network = make_network(config.network, num_actions)
+    parameters = first_parameters(network, observation_size, key, fusion)
     return Policy(parameters, init_stats(observation_size))
 
 
@@ -176,21 +164,6 @@ def act_by_chance(
         overridden = action != distributions.pick(chance, *unadvised)
     log_prob, _ = ac.form.log_prob_and_entropy(logits, mask, action)
     return carry, action, ActExtras(log_prob, value, logits, mask, overridden)
-
-
-def act(
-    ac: ActorCritic,
-    policy: Policy,
-    carry: PyTree,
-    ref: PyTree,
-    params: PyTree,
-    key: Array | None,
-    explore: bool,
-) -> tuple[PyTree, Array, ActExtras]:
-    """`Learner.act`. Raises ValueError if `explore` is True and `key` is None."""
-    return act_by_chance(
-        ac, ready(ac, policy), carry, ref, params, chance_of(ac.env, ref, key, explore)
-    )
 
 
 class StepExtras(NamedTuple):

@@ -9,52 +9,17 @@ accepts this name:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Unpack
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.reductions import LOCAL
 from jaxtrade.parts import LEARNERS
+from jaxtrade.rl.context import Around
 from jaxtrade.rl.evolve import with_drawn_settings
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Array, Env, Learner, Stage, Summary
-
-__all__ = ["LEARNERS", "Head", "LearnerKind", "Make", "first_policy", "make_algorithm"]
-
-
-class Make(Protocol):
-    """Builds a `Learner`. One update takes `rollout.num_envs` x `rollout.num_steps` environment
-    steps.
-
-    Arguments as `make_algorithm`. Raises ConfigError for an argument that the learner cannot use.
-    """
-
-    def __call__(
-        self,
-        config: RunConfig,
-        env: Env,
-        total_updates: int,
-        *,
-        summarise: Summary | None = None,
-        stage: Stage | None = None,
-        fusion: Fusion | None = None,
-    ) -> Learner: ...
-
-
-class FirstPolicy(Protocol):
-    """Builds an untrained policy. Its structure is the template into which a saved policy is
-    loaded.
-    """
-
-    def __call__(
-        self,
-        config: RunConfig,
-        num_actions: int,
-        observation_size: int,
-        key: Array,
-        fusion: Fusion | None = None,
-    ) -> Policy: ...
+from jaxtrade.types import Array, Env, Learner
 
 
 class Head(NamedTuple):
@@ -76,6 +41,11 @@ class Head(NamedTuple):
 class LearnerKind(NamedTuple):
     """An entry of the registry `LEARNERS`.
 
+    make: (config, env, total_updates, **around) as `make_algorithm` -> a `Learner`, of which one
+        update takes `rollout.num_envs` x `rollout.num_steps` environment steps. It raises
+        ConfigError for an argument that the learner cannot use.
+    first_policy: (config, num_actions, observation_size, key, fusion) -> an untrained `Policy`. Its
+        structure is the template into which a saved policy is loaded.
     head: None if no run can go on with what the learner has learned. With a head, its state must be
         a
     `train_state.TrainState`. begun(state) -> the first state of a run whose parameters came from another run, with what
@@ -83,8 +53,8 @@ class LearnerKind(NamedTuple):
     so that several devices can share the environments of an agent.
     """
 
-    make: Make
-    first_policy: FirstPolicy
+    make: Callable[..., Learner]
+    first_policy: Callable[..., Policy]
     head: Head | None = None
     begun: Callable[[Any], Any] = lambda state: state
     divides: bool = False
@@ -94,35 +64,26 @@ def make_algorithm(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates. With
     `evolve.keys` its first state has settings that are drawn by its key.
 
     Args:
-        summarise: extra metrics, computed from the environment's `info`.
-        stage: changes the environment's parameters as the run goes on.
-        fusion: combines the policy with advice.
-        reduce: forms figures over the parts of a run on several devices; `config` is then that of
-            one part.
+        around: `summarise`, `stage`, `fusion`, `reduce`, `platform`, as of `make_ppo`.
     Raises:
         ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: LearnerKind = LEARNERS[config.algorithm]
-    options: dict[str, Any] = {} if reduce.whole else {"reduce": reduce}
-    if options and not learner.divides:
+    if around.get("reduce", LOCAL).whole:  # a learner that cannot divide takes no `reduce`
+        around.pop("reduce", None)
+    elif not learner.divides:
         raise ConfigError(
             f"parallel.devices: the learner {config.algorithm} cannot divide the environments of an "
             "agent between devices; use at most one device for each agent, and parallel.reduce=psum"
         )
-    make: Any = learner.make
-    made = make(
-        config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion, **options
-    )
+    always: Around = {"summarise": None, "stage": None, "fusion": None}
+    made = learner.make(config, env, total_updates, **always | around)
     return with_drawn_settings(made, config)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, RunConfig, SamplerConfig
 from jaxtrade.errors import ConfigError
@@ -20,6 +20,18 @@ UNIFORM = SamplerConfig()
 FRESH = ActorConfig()  # the policy that learns acts
 
 
+class Around(TypedDict, total=False):
+    """What a learner is made with besides its configuration (`rl.ppo.make_ppo` says what each
+    means); each may be left out.
+    """
+
+    summarise: Summary | None
+    stage: Stage | None
+    fusion: Fusion | None
+    reduce: Reduce
+    platform: str | None
+
+
 @dataclass(frozen=True)
 class Context(Generic[ConfigT, NetworkT]):
     """The static context, first argument of a learner's functions.
@@ -32,7 +44,7 @@ class Context(Generic[ConfigT, NetworkT]):
     summary, stage, fusion, sampler, actor: what wraps a learner, and no learner reads: extra metrics
         from the environment's `info` (`rl.rollout`), changes of the environment's parameters as the
         run goes on and shares of symbols (`rl.wrappers`), advice (`rl.acting`, `rl.wrappers`), and
-        which policy acts (`rl.off_policy`).
+        which policy acts (`rl.state`).
     """
 
     config: ConfigT
@@ -84,16 +96,13 @@ def contexts_of(
     env: Env,
     total_updates: int,
     network_of: Callable[[DotGeneral], Any],
-    summary: Summary | None,
-    stage: Stage | None,
-    fusion: Fusion | None,
-    reduce: Reduce,
-    platform: str | None,
+    **around: Unpack[Around],
 ) -> tuple[Any, Any]:
     """The contexts of acting, which computes float32 products, and of training, in the configured
     precision. section: the learner's own. network_of: makes the network that computes by some
     products. Raises ConfigError as it does.
     """
+    platform, fusion = around.get("platform"), around.get("fusion")
     products = dot_general_of(config.compute.precision, platform)
     exact = Context(
         section,
@@ -103,10 +112,10 @@ def contexts_of(
         env,
         network_of(FLOAT32),
         total_updates,
-        summary,
-        stage,
+        around.get("summarise"),
+        around.get("stage"),
         fusion,
-        reduce,
+        around.get("reduce", LOCAL),
         form_of(platform),
         config.sampler,
         config.actor,

@@ -10,7 +10,7 @@ observations are rebuilt from them, as PPO does, and normalised by today's stati
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import chex
 import jax
@@ -23,12 +23,11 @@ from jaxtrade.config.learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.accelerators import Stepped
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input
 from jaxtrade.rl.algorithms import LearnerKind
+from jaxtrade.rl.context import Around
 from jaxtrade.rl.epochs import Figures
-from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.optim import linear, progress, step
 from jaxtrade.rl.q import (
     HEAD,
@@ -62,13 +61,12 @@ from jaxtrade.rl.replay import (
     sample,
     starts,
 )
-from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.rollout import (
     Rollout,
     action_metrics,
-    final_values,
+    after_update,
+    following_values,
     merge_metrics,
-    new_statistics,
     roll_out,
     rollout_metrics,
     scaled_rewards,
@@ -76,7 +74,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy, strong_types
 from jaxtrade.rl.train_state import Kind, TrainState, all_of
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
+from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 # --- What DQN carries from update to update besides the state that all learners share
 
@@ -145,7 +143,7 @@ def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> Own:
     of = ring(ctx, refs)
     return Own(
         jax.tree.map(jnp.copy, parameters),
-        empty_replay(of, refs),
+        empty_replay(of),
         no_priorities(of) if ctx.config.replay == "prioritised" else None,
         jnp.int32(0),
     )
@@ -227,15 +225,11 @@ def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
     uniform numbers of a prioritised one. They are drawn at once, because a device would start
     several programs for each step."""
     config: DQNConfig = ctx.config
-    keys, first_group = (
-        jax.random.split(key, config.gradient_steps(ctx.rollout)),
-        ctx.reduce.offset(ring.groups),
-    )
-    if config.replay == "uniform":
-        return jax.vmap(
-            partial(draw_uniform, ring, replay, batch=config.batch_size, first_group=first_group)
-        )(keys)
-    return jax.vmap(partial(chances, ring, batch=config.batch_size, first_group=first_group))(keys)
+    uniform = config.replay == "uniform"
+    one = partial(draw_uniform, ring, replay) if uniform else partial(chances, ring)
+    keys = jax.random.split(key, config.gradient_steps(ctx.rollout))
+    first_group = ctx.reduce.offset(ring.groups)
+    return jax.vmap(partial(one, batch=config.batch_size, first_group=first_group))(keys)
 
 
 def batch_of(
@@ -269,7 +263,7 @@ def values_of(ctx: Q, policy: Policy, refs: PyTree, params: PyTree) -> Array:
 
 def gradient(
     ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
-) -> tuple[Array, dict[str, Array], Array, PyTree]:
+) -> tuple[Array, Metrics, Array, PyTree]:
     """-> (loss float32[], diagnostics, TD errors float32[B], gradient by `parameters`)."""
     policy, found = objective.policy, batch.sample
 
@@ -387,7 +381,7 @@ def gradient_step(
 
 def learn(
     ctx: Q, ring: Ring, state: TrainState, objective: Objective, key: Array
-) -> tuple[TrainState, dict[str, Array]]:
+) -> tuple[TrainState, Metrics]:
     """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
     True).
     """
@@ -440,15 +434,14 @@ def td_errors(ctx: Q, rollout: Rollout, params: PyTree, divisor: Array) -> Array
     gamma = rollout.state.hparams.gamma
 
     def errors(carry: PyTree, ref: PyTree, seen: Transition) -> Array:
-        last = jax.vmap(value)(carry, ref)
-        following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+        following = following_values(value, seen.extras.value, carry, ref, seen)
         target = seen.reward / divisor + gamma * jnp.where(seen.terminated, 0.0, following)
         return jnp.abs(target - seen.extras.q)
 
     return ctx.reduce.alone(errors)(rollout.state.carry, rollout.state.ref, rollout.seen)
 
 
-def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
+def step_metrics(ctx: Q, history: Metrics) -> Metrics:
     """Metrics of the gradient steps. history: float32[K] by name; 1 is True.
 
     `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that were applied.
@@ -472,7 +465,7 @@ def step_metrics(ctx: Q, history: dict[str, Array]) -> dict[str, Array]:
     }
 
 
-def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) -> dict[str, Array]:
+def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) -> Metrics:
     """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
 
     q_error: largest difference of the Q that acted from what learning computes for the same policy,
@@ -500,7 +493,7 @@ def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) 
 
 def update(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree
-) -> tuple[TrainState, dict[str, Array], Experience]:
+) -> tuple[TrainState, Metrics, Experience]:
     """One update (`wrappers.Update`)."""
     hparams: HParams = state.hparams
     key_rollout, key_learn = jax.random.split(jax.random.fold_in(state.key, state.update))
@@ -526,10 +519,7 @@ def update(
         state.update,
     )
     learnt, history = learn(ctx, of, after, objective, key_learn)
-    new = learnt.replace(
-        normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
-        update=state.update + 1,
-    )
+    new = after_update(ctx, learnt, seen.ref, params)
     metrics = merge_metrics(
         rollout_metrics(ctx, rollout, params),
         step_metrics(ctx, history),
@@ -572,12 +562,7 @@ def make_dqn(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
     `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
@@ -589,16 +574,7 @@ def make_dqn(
         config.dqn.check(config.rollout)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    exact, ctx = q_contexts(
-        config,
-        env,
-        total_updates,
-        summarise=summarise,
-        stage=stage,
-        fusion=fusion,
-        reduce=reduce,
-        platform=platform,
-    )
+    exact, ctx = q_contexts(config, env, total_updates, **around)
     if ctx.first_carry is not None:
         raise ConfigError(
             f"network.kind={config.network.kind} has a memory, and a sample of DQN's replay is too short "
@@ -608,5 +584,3 @@ def make_dqn(
 
 
 LEARNER = LearnerKind(make_dqn, first_policy, HEAD, divides=True)
-
-__all__ = ["LEARNER", "make_dqn"]

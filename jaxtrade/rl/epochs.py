@@ -17,7 +17,7 @@ from jaxtrade.rl.context import Context
 from jaxtrade.rl.optim import step
 from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.train_state import TrainState
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array, Metrics, PyTree
 
 
 class Rows(NamedTuple):
@@ -122,8 +122,8 @@ def minibatch_rows(
 
 
 # (parameters, batch) -> loss float32[], diagnostics, over the rows of this part
-Loss = Callable[[PyTree, Any], tuple[Array, dict[str, Array]]]
-Graded = tuple[tuple[Array, dict[str, Array]], PyTree]  # (loss float32[], diagnostics), gradient
+Loss = Callable[[PyTree, Any], tuple[Array, Metrics]]
+Graded = tuple[tuple[Array, Metrics], PyTree]  # (loss float32[], diagnostics), gradient
 
 
 class Figures(struct.PyTreeNode):
@@ -133,11 +133,11 @@ class Figures(struct.PyTreeNode):
     names: tuple[str, ...] = struct.field(pytree_node=False)
 
     @classmethod
-    def of(cls, numbers: dict[str, Array]) -> Figures:
+    def of(cls, numbers: Metrics) -> Figures:
         """Numbers of any type, [] each."""
         return cls(jnp.stack([x.astype(jnp.float32) for x in numbers.values()]), tuple(numbers))
 
-    def by_name(self) -> dict[str, Array]:
+    def by_name(self) -> Metrics:
         """float32[...] of each name; 1 is True."""
         return dict(zip(self.names, jnp.moveaxis(self.values, -1, 0), strict=True))
 
@@ -193,10 +193,10 @@ def learn(
     rates: PyTree,
     *,
     prepare: Callable[[Array], dict[str, Array]] = lambda picked: {},
-    stops: Callable[[dict[str, Array]], Array] | None = None,
+    stops: Callable[[Metrics], Array] | None = None,
     largest: tuple[str, ...] = (),
     rows_at_once: int | None = None,
-) -> tuple[TrainState, dict[str, Array]]:
+) -> tuple[TrainState, Metrics]:
     """Run all epochs over one rollout -> (state, diagnostics of every gradient step, float32[epochs,
     minibatches] by name).
 
@@ -267,7 +267,7 @@ def learn(
     return learnt, history.by_name()
 
 
-def step_metrics(history: dict[str, Array], first: tuple[str, ...] = ()) -> dict[str, Array]:
+def step_metrics(history: Metrics, first: tuple[str, ...] = ()) -> Metrics:
     """Metrics of the gradient steps. history: float32[epochs, minibatches] by name; 1 is True.
 
     first: names of figures whose value at the first step counts. The others are means over the

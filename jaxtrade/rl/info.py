@@ -204,23 +204,19 @@ PPO_WARNINGS = (
 )
 
 
-def ppo_health(precision: Precision) -> tuple[HealthCheck, ...]:
-    """The checks of a run whose matrix products have a precision.
-
-    `ratio_error`: acting and learning compute the same probabilities up to rounding. Where operands
-    are rounded to few bits, two that differ in their last bit of float32 may come to differ in the
-    last bit of those few.
-    """
-    return *PPO_LEARNS, rounding("ratio_error", "largest ratio error", precision)
-
-
 def ppo(config: RunConfig, form: Form) -> LearnerInfo:
-    """What is said about PPO."""
+    """What is said about PPO.
+
+    Check `ratio_error`: acting and learning compute the same probabilities up to rounding. Where
+    operands are rounded to few bits, two that differ in their last bit of float32 may come to differ
+    in the last bit of those few.
+    """
+    same = rounding("ratio_error", "largest ratio error", config.compute.precision)
     return _info(
         config,
         form,
         "ent_coef",
-        health=ppo_health(config.compute.precision),
+        health=(*PPO_LEARNS, same),
         warnings=PPO_WARNINGS,
         progress=PPO_PROGRESS,
         remedies=PPO_REMEDIES,
@@ -259,15 +255,6 @@ Q_PROGRESS = (
 )
 
 
-def _q_remedies(section: str) -> Remedies:
-    """Advice for the loop's warnings. section: of the learner, such as "pqn"."""
-    return Remedies(
-        no_trades=f"raise {section}.epsilon_end or {section}.epsilon_until",
-        one_action=f"raise {section}.epsilon_end, lower {section}.learning_rate",
-        diverged=f"lower {section}.learning_rate or {section}.max_grad_norm, or set {section}.layer_norm=true",
-    )
-
-
 def q_warnings(section: str) -> tuple[Warn, ...]:
     """The warnings of a Q-learner. section: its own, such as "pqn"."""
 
@@ -300,20 +287,20 @@ def q_warnings(section: str) -> tuple[Warn, ...]:
     )
 
 
-def q_health(precision: Precision) -> tuple[HealthCheck, ...]:
-    """The checks of a run whose matrix products have a precision. `q_error`: acting and learning
-    compute the same Q values up to rounding."""
-    return *Q_LEARNS, rounding("q_error", "largest error of Q", precision)
-
-
 def q_learner(config: RunConfig, form: Form) -> LearnerInfo:
-    """What is said about the Q-learner `config.algorithm`."""
+    """What is said about the Q-learner `config.algorithm`. Check `q_error`: acting and learning
+    compute the same Q values up to rounding."""
+    section = config.algorithm
     return _info(
         config,
         form,
         "epsilon",
-        health=q_health(config.compute.precision),
-        warnings=q_warnings(config.algorithm),
+        health=(*Q_LEARNS, rounding("q_error", "largest error of Q", config.compute.precision)),
+        warnings=q_warnings(section),
         progress=Q_PROGRESS,
-        remedies=_q_remedies(config.algorithm),
+        remedies=Remedies(
+            no_trades=f"raise {section}.epsilon_end or {section}.epsilon_until",
+            one_action=f"raise {section}.epsilon_end, lower {section}.learning_rate",
+            diverged=f"lower {section}.learning_rate or {section}.max_grad_norm, or set {section}.layer_norm=true",
+        ),
     )

@@ -19,17 +19,8 @@ import numpy as np
 
 from jaxtrade.types import Array, PyTree
 
-_BITS = {
-    np.dtype(kind): bits
-    for kind, bits in [
-        (bool, 1),
-        (np.uint8, 8),
-        (np.uint16, 16),
-        (np.uint32, 32),
-        (np.int32, 32),
-        (np.float32, 32),
-    ]
-}
+_WORDS = (np.uint8, np.uint16, np.uint32, np.int32, np.float32)
+_BITS = {np.dtype(bool): 1} | {np.dtype(kind): 8 * np.dtype(kind).itemsize for kind in _WORDS}
 WIDEST = 64  # numbers per row: a wider array is better left as it is, because packing would copy it
 
 

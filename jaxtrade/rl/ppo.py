@@ -7,15 +7,15 @@ therefore 1 until the first gradient step (metric `ratio_error`). The memory of 
 is rebuilt too. It starts from its value at the beginning of the rollout, runs through all steps,
 and is reset at the start of each episode. Gradients flow through these steps.
 
-What wraps a learner (stages, advice, an older actor, shares of symbols) is in `rl.wrappers` and
-`rl.off_policy`; what is said about PPO is in `rl.info`.
+What wraps a learner (stages, advice, an older actor, shares of symbols) is in `rl.wrappers`; what is
+said about PPO is in `rl.info`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +24,13 @@ from flax import struct
 
 from jaxtrade.config import PPOConfig, RunConfig
 from jaxtrade.networks.heads import Network
-from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.torso import forget
 from jaxtrade.rl import epochs, info, returns, wrappers
-from jaxtrade.rl.acting import advice_terms
+from jaxtrade.rl.acting import act, advice_terms, first_parameters
 from jaxtrade.rl.actor_critic import (
-    act,
+    act_by_chance,
+    decide,
     explorer,
-    first_parameters,
     first_policy,
     forward,
     make_network,
@@ -38,16 +38,14 @@ from jaxtrade.rl.actor_critic import (
     value_of,
 )
 from jaxtrade.rl.algorithms import Head, LearnerKind
-from jaxtrade.rl.context import Context, check_sequences, contexts_of
-from jaxtrade.rl.listening import Fusion
-from jaxtrade.rl.off_policy import vtrace_targets
+from jaxtrade.rl.context import Around, Context, check_sequences, contexts_of
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.rollout import (
     action_metrics,
-    final_values,
+    after_update,
+    following_values,
     learning_rates,
     merge_metrics,
-    new_statistics,
     roll_out,
     rollout_metrics,
     scaled_rewards,
@@ -55,7 +53,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, first_state, floats_of
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
+from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 PPO = Context[PPOConfig, Network]
 WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose largest value counts
@@ -107,30 +105,23 @@ class Batch(NamedTuple):
     target: Array
 
 
-class Objective(NamedTuple):
-    """Arguments of the loss that stay the same in all gradient steps of an update.
-
-    policy: the policy that learns, as it was before them, from `acting.ready`. params: environment
-        parameters. ent_coef: float32[], entropy coefficient of this update.
-    """
-
-    policy: Policy
-    params: PyTree
-    hparams: HParams
-    ent_coef: Array
-
-
 def ppo_loss(
-    ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch
-) -> tuple[Array, dict[str, Array]]:
+    ppo: PPO,
+    policy: Policy,
+    params: PyTree,
+    hparams: HParams,
+    ent_coef: Array,
+    parameters: PyTree,
+    batch: Batch,
+) -> tuple[Array, Metrics]:
     """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
 
-    `parameters` (packed) replace those of `objective.policy`. The loss and its terms are over the
-    rows of this device, and the caller averages the gradients over devices.
+    policy: the policy that learns, as it was before the gradient steps, from `acting.ready`.
+    `parameters` (packed) replace its own. ent_coef: float32[], of this update. The loss and its
+    terms are over the rows of this device, and the caller averages the gradients over devices.
     """
-    policy, params, hparams, ent_coef = objective
     logits, value, mask, cost = forward(
         ppo,
         policy.replace(parameters=parameters),
@@ -183,15 +174,10 @@ def gae_targets(
     del before
     log_prob, own = seen.extras.log_prob, seen.extras.value
     value = partial(value_of, ppo, policy, params=params)
-    # The carry is not reset here. Where an episode has just ended, `gae` does not read the value of
-    # `ref`.
-    following = returns.next_values(
-        own, jax.vmap(value)(after, ref), final_values(value, seen), seen.truncated
-    )
     advantage = returns.gae(
         reward,
         own,
-        following,
+        following_values(value, own, after, ref, seen),
         seen.terminated,
         seen.truncated,
         hparams.gamma,
@@ -200,9 +186,81 @@ def gae_targets(
     return log_prob, own, advantage, advantage + own
 
 
+# --- The correction for an actor that is older than the policy that learns (`actor.delay`)
+#
+# V-trace corrects for the policy that acted, and the rows of a batch hold the values and the
+# log-probabilities of the policy that learns: the loss clips the ratio to that policy, and the
+# advantages carry V-trace's weight from the one that acted. This is the decoupled objective of
+# Hilton et al. 2022 ("Batch size-invariance for policy optimization"), as in RLlib's APPO, whose
+# target network is here the policy before the first gradient step.
+
+
+def reevaluate(
+    ppo: PPO, policy: Policy, carry: PyTree, seen: Transition, params: PyTree
+) -> tuple[Transition, PyTree]:
+    """A rollout [T, N, ...] of another policy as `policy` sees it, which takes each step as in
+    acting -> (the rollout, the memory after it).
+
+    Log-probabilities of the actions taken, values and memories are those of `policy`.
+
+    policy: from `acting.ready`. carry: float32[N, H], the memory stored at the start of the
+        rollout, from which training sequences begin too; None without a memory.
+    """
+
+    def one(carry: PyTree, ref: PyTree, action: Array) -> tuple[PyTree, Array, Array]:
+        decided = decide(ppo, policy, carry, ref, params)
+        log_prob, _ = ppo.form.log_prob_and_entropy(decided.logits, decided.mask, action)
+        return decided.carry, log_prob, decided.value
+
+    def step(carry: PyTree, now: tuple[PyTree, Array, Array]) -> tuple[PyTree, Any]:
+        ref, first, action = now
+        carry, log_prob, value = jax.vmap(one)(forget(carry, first), ref, action)
+        return carry, (log_prob, value, carry)
+
+    last, (log_prob, value, carries) = jax.lax.scan(
+        step, carry, (seen.ref, seen.first, seen.action)
+    )
+    extras = seen.extras._replace(log_prob=log_prob, value=value)
+    return seen._replace(carry=carries, extras=extras), last
+
+
+def vtrace_targets(
+    ppo: PPO,
+    policy: Policy,
+    params: PyTree,
+    hparams: HParams,
+    reward: Array,
+    before: PyTree,
+    after: PyTree,
+    ref: PyTree,
+    seen: Transition,
+) -> tuple[Array, Array, Array, Array]:
+    """`Targets` of an older actor: advantages and targets by V-trace."""
+    del after
+    own, last = reevaluate(ppo, policy, before, seen, params)
+    log_prob, values = own.extras.log_prob, own.extras.value
+    value = partial(value_of, ppo, policy, params=params)
+    target, advantage = returns.vtrace(
+        reward,
+        values,
+        following_values(value, values, last, ref, own),
+        seen.terminated,
+        seen.truncated,
+        jnp.exp(log_prob - seen.extras.log_prob),
+        hparams.gamma,
+        hparams.gae_lambda,
+        ppo.actor.rho_clip,
+        ppo.actor.c_clip,
+    )
+    return log_prob, values, advantage, target
+
+
+# --- The update
+
+
 def update(
     ppo: PPO, targets: Targets, state: TrainState, policy: Policy, params: PyTree
-) -> tuple[TrainState, dict[str, Array], Experience]:
+) -> tuple[TrainState, Metrics, Experience]:
     """One update (`wrappers.Update`).
 
     Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further gradient step of
@@ -229,10 +287,10 @@ def update(
     def prepare(picked: Array) -> dict[str, Array]:
         chosen = advantages[picked]
         if ppo.config.normalise_advantages:
-            chosen = returns.standardised(chosen, ppo.reduce)
+            chosen = ppo.reduce.standardised(chosen)
         return {"advantage": chosen}
 
-    def stops(terms: dict[str, Array]) -> Array:
+    def stops(terms: Metrics) -> Array:
         return (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
 
     # Without the advantages, which are picked and standardised for a whole epoch at once.
@@ -240,7 +298,7 @@ def update(
     learnt, history = epochs.learn(
         ppo,
         after,
-        partial(ppo_loss, ppo, Objective(policy, params, hparams, ent_coef)),
+        partial(ppo_loss, ppo, policy, params, hparams, ent_coef),
         rows,
         key_epochs,
         learning_rates(ppo, state.params, learning_rate, fraction, hparams.adapter_freeze),
@@ -249,10 +307,7 @@ def update(
         largest=WORST,
         rows_at_once=ppo.form.rows_at_once(ppo.config.gradient_rows),
     )
-    new = learnt.replace(
-        normaliser=new_statistics(ppo, state.normaliser, seen.ref, params),
-        update=state.update + 1,
-    )
+    new = after_update(ppo, learnt, seen.ref, params)
     metrics = merge_metrics(
         rollout_metrics(ppo, rollout, params),
         epochs.step_metrics(history, first=WORST),
@@ -274,10 +329,8 @@ def update(
 
 def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
     """`Learner.init`. Raises TypeError if the key is not a typed key."""
-    env = ppo.env
-    first = partial(
-        first_parameters, ppo.settings, env.num_actions, env.observation_size, fusion=ppo.fusion
-    )
+    network = make_network(ppo.settings, ppo.env.num_actions)
+    first = partial(first_parameters, network, ppo.env.observation_size, fusion=ppo.fusion)
     return first_state(ppo, key, params, first, make_hparams(ppo.config))
 
 
@@ -285,25 +338,21 @@ def make_ppo(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
         config: the sections `ppo`, `network`, `rollout`, `compute`, `sampler` and `actor` are read.
             They hold static counts and the initial values of the tunable floats.
-        summarise: extra metrics, computed from the environment's `info`.
-        stage: changes `params` as the run goes on. The whole update uses the changed parameters,
+        around: each of these keywords may be left out.
+            summarise: extra metrics, computed from the environment's `info`.
+            stage: changes `params` as the run goes on. The whole update uses the changed parameters,
             and the stage's figures become metrics. `act` does not apply the stage.
-        fusion: combines the policy with advice. `params.advice` then holds the advice.
-        reduce: forms figures over environments that several devices share (`networks.reductions`). The counts of
-            `config.rollout` are then those of one device.
-        platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`).
+            fusion: combines the policy with advice. `params.advice` then holds the advice.
+            reduce: forms figures over environments that several devices share
+            (`networks.reductions`). The counts of `config.rollout` are then those of one device.
+            platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`).
             Default: that of this process.
     Returns:
         `Learner` whose state is a `TrainState`. All of its functions work under vmap over states with shared
@@ -322,11 +371,7 @@ def make_ppo(
         env,
         total_updates,
         partial(make_network, config.network, env.num_actions),
-        summarise,
-        stage,
-        fusion,
-        reduce,
-        platform,
+        **around,
     )
     check_sequences(ppo, "ppo")
     targets = vtrace_targets if config.actor.delay else gae_targets
@@ -336,7 +381,7 @@ def make_ppo(
     return Learner(
         init=first,
         update=composed,
-        act=partial(act, exact),
+        act=partial(act, act_by_chance, exact),
         policy=policy_of,
         info=info.ppo(config, ppo.form),
         carry=ppo.first_carry,
@@ -344,5 +389,3 @@ def make_ppo(
 
 
 LEARNER = LearnerKind(make_ppo, first_policy, Head("policy_head"), divides=True)
-
-__all__ = ["LEARNER", "make_ppo"]

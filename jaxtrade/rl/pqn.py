@@ -10,7 +10,7 @@ values bounded.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,9 @@ import optax
 from flax import struct
 
 from jaxtrade.config import RunConfig
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import epochs
 from jaxtrade.rl.algorithms import LearnerKind
-from jaxtrade.rl.context import check_sequences
-from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.context import Around, check_sequences
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.q import (
     HEAD,
@@ -37,12 +35,12 @@ from jaxtrade.rl.q import (
     value_of,
     values_of_rows,
 )
-from jaxtrade.rl.returns import explained_variance, next_values, q_lambda
+from jaxtrade.rl.returns import explained_variance, q_lambda
 from jaxtrade.rl.rollout import (
     action_metrics,
-    final_values,
+    after_update,
+    following_values,
     merge_metrics,
-    new_statistics,
     roll_out,
     rollout_metrics,
     scaled_rewards,
@@ -50,7 +48,7 @@ from jaxtrade.rl.rollout import (
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.rl.wrappers import Experience
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary, Transition
+from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 # --- PQN's loss over a minibatch, and its gradient
 
@@ -73,7 +71,7 @@ class Batch(NamedTuple):
 
 def td_loss(
     ctx: Q, policy: Policy, params: PyTree, parameters: PyTree, batch: Batch
-) -> tuple[Array, dict[str, Array]]:
+) -> tuple[Array, Metrics]:
     """Half the mean squared difference of Q(s, a) from its target -> (loss, diagnostics).
 
     `parameters` (packed) replace those of `policy`. The loss and its terms are over the rows of this device.
@@ -117,10 +115,7 @@ def targets(
 ) -> Array:
     """The targets of a rollout, float32[T, N]. carry, ref: memory and reference after it."""
     value = partial(value_of, ctx, policy, params=params)
-    # The carry is not reset here. Where an episode has just ended, `q_lambda` does not read the
-    # value of `ref`.
-    last = jax.vmap(value)(carry, ref)
-    following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+    following = following_values(value, seen.extras.value, carry, ref, seen)
     return q_lambda(
         reward, following, seen.terminated, seen.truncated, hparams.gamma, hparams.q_lambda
     )
@@ -128,7 +123,7 @@ def targets(
 
 def update(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree
-) -> tuple[TrainState, dict[str, Array], Experience]:
+) -> tuple[TrainState, Metrics, Experience]:
     """One update (`wrappers.Update`)."""
     hparams = state.hparams
     key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
@@ -151,10 +146,7 @@ def update(
         learning_rate,
         largest=WORST,
     )
-    new = learnt.replace(
-        normaliser=new_statistics(ctx, state.normaliser, seen.ref, params),
-        update=state.update + 1,
-    )
+    new = after_update(ctx, learnt, seen.ref, params)
     metrics = merge_metrics(
         rollout_metrics(ctx, rollout, params),
         epochs.step_metrics(history, first=WORST),
@@ -182,12 +174,7 @@ def make_pqn(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None = None,
-    stage: Stage | None = None,
-    fusion: Fusion | None = None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> Learner:
     """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
     `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
@@ -195,20 +182,9 @@ def make_pqn(
     Raises ConfigError: a fusion that needs a distribution, or a network with a memory whose
     minibatches cannot hold whole rollouts of some environments.
     """
-    exact, ctx = q_contexts(
-        config,
-        env,
-        total_updates,
-        summarise=summarise,
-        stage=stage,
-        fusion=fusion,
-        reduce=reduce,
-        platform=platform,
-    )
+    exact, ctx = q_contexts(config, env, total_updates, **around)
     check_sequences(ctx, "pqn")
     return make_q_learner(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
 
 
 LEARNER = LearnerKind(make_pqn, first_policy, HEAD, divides=True)
-
-__all__ = ["LEARNER", "make_pqn"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -22,25 +22,24 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActionValues
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, recall
 from jaxtrade.parts import Q_NETWORKS
 from jaxtrade.rl import info, wrappers
 from jaxtrade.rl.acting import (
     ActExtras,
+    act,
     advice_terms,
-    chance_of,
     distribution,
+    first_parameters,
     network_input,
-    ready,
 )
 from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.context import Context, contexts_of
+from jaxtrade.rl.context import Around, Context, contexts_of
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, first_state, floats_of
-from jaxtrade.types import Array, Env, Learner, PyTree, Stage, Summary
+from jaxtrade.types import Array, Env, Learner, PyTree
 
 # --- The static context of a Q-learner, and its network
 
@@ -62,11 +61,6 @@ def make_network(
     return Q_NETWORKS[settings.kind](
         settings, num_actions, dot_general, dueling=learner.dueling, layer_norm=learner.layer_norm
     )
-
-
-def first_parameters(network: ActionValues, size: int, key: Array) -> dict[str, PyTree]:
-    """Initial parameters of a Q-network. size: length of an observation."""
-    return dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
 
 
 def first_policy(
@@ -102,19 +96,14 @@ def q_contexts(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    *,
-    summarise: Summary | None,
-    stage: Stage | None,
-    fusion: Fusion | None,
-    reduce: Reduce = LOCAL,
-    platform: str | None = None,
+    **around: Unpack[Around],
 ) -> tuple[Q, Q]:
     """The contexts of acting, which computes float32 products, and of training, in the configured
     precision.
 
     Raises ConfigError: no such Q-network, or a fusion that needs a distribution.
     """
-    check_fusion(config.algorithm, fusion)
+    check_fusion(config.algorithm, around.get("fusion"))
     learner: Any = config.learner
     return contexts_of(
         config,
@@ -122,11 +111,7 @@ def q_contexts(
         env,
         total_updates,
         partial(make_network, config.network, learner, env.num_actions),
-        summarise,
-        stage,
-        fusion,
-        reduce,
-        platform,
+        **around,
     )
 
 
@@ -274,21 +259,6 @@ def act_by_chance(
     )
 
 
-def act(
-    ctx: Q,
-    policy: Policy,
-    carry: PyTree,
-    ref: PyTree,
-    params: PyTree,
-    key: Array | None,
-    explore: bool,
-) -> tuple[PyTree, Array, ActExtras]:
-    """`Learner.act`. Raises ValueError if `explore` is True and `key` is None."""
-    return act_by_chance(
-        ctx, ready(ctx, policy), carry, ref, params, chance_of(ctx.env, ref, key, explore)
-    )
-
-
 # --- The rollout of a Q-learner: epsilon-greedy acting in all environments
 
 
@@ -333,7 +303,7 @@ def make_q_learner(
     return Learner(
         init=init,
         update=composed,
-        act=partial(act, exact),
+        act=partial(act, act_by_chance, exact),
         policy=policy_of,
         info=info.q_learner(config, ctx.form),
         carry=exact.first_carry,

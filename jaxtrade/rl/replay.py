@@ -46,14 +46,15 @@ class Stored(NamedTuple):
 
 class Ring(NamedTuple):
     """The static part of a replay. length: L, rows of the ring. num_steps: T, rows that are added
-    at once. groups: of environments. n_steps: n, steps of a sample. packing: of one `Stored`."""
+    at once. groups: of environments. n_steps: n, steps of a sample. actions: type of stored actions.
+    packing: of one `Stored`."""
 
     length: int
     num_envs: int
     num_steps: int
     groups: int
     n_steps: int
-    num_actions: int
+    actions: Any
     packing: Packing
 
     @property
@@ -114,31 +115,23 @@ def ring_of(
         f"{length} rows cannot hold {num_steps} steps and samples of {n_steps}"
     )
 
-    def number(dtype: jnp.dtype) -> Any:
-        return jax.ShapeDtypeStruct((num_envs,), dtype)
+    actions = jnp.uint8 if num_actions <= 256 else jnp.uint16
+    numbers: Any = [
+        jax.ShapeDtypeStruct((num_envs,), kind) for kind in (actions, jnp.float32, bool, bool)
+    ]
+    packing = packing_of(Stored(refs, refs, *numbers))
+    return Ring(length, num_envs, num_steps, groups, n_steps, actions, packing)
 
-    ends = number(jnp.dtype(bool))
-    one = Stored(
-        refs, refs, number(_action_type(num_actions)), number(jnp.dtype(jnp.float32)), ends, ends
+
+def empty_replay(ring: Ring) -> Replay:
+    """A replay without data, of zeros."""
+    rows, packing = ring.length * ring.num_envs, ring.packing
+    rest = tuple(
+        jnp.zeros((rows, *shape), dtype)
+        for shape, dtype, bits in zip(packing.shapes, packing.dtypes, packing.bits, strict=True)
+        if bits is None
     )
-    return Ring(length, num_envs, num_steps, groups, n_steps, num_actions, packing_of(one))
-
-
-def _action_type(num_actions: int) -> jnp.dtype:
-    return jnp.dtype(jnp.uint8 if num_actions <= 256 else jnp.uint16)
-
-
-def empty_replay(ring: Ring, refs: PyTree) -> Replay:
-    """A replay without data, of zeros. refs: as in `ring_of`."""
-    rest = jax.tree.map(
-        lambda x: jnp.zeros((ring.length * ring.num_envs, *x.shape[1:]), x.dtype),
-        tuple(
-            leaf
-            for leaf, bits in zip(jax.tree.leaves((refs, refs)), ring.packing.bits, strict=False)
-            if bits is None
-        ),
-    )
-    words = jnp.zeros((ring.length * ring.num_envs, ring.packing.count), jnp.uint32)
+    words = jnp.zeros((rows, packing.count), jnp.uint32)
     return Replay(
         Packed(words, rest), jnp.zeros(ring.length, jnp.int32), jnp.int32(0), jnp.int32(0)
     )
@@ -150,7 +143,7 @@ def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
     stored = Stored(
         seen.ref,
         seen.final_ref,
-        seen.action.astype(_action_type(ring.num_actions)),
+        seen.action.astype(ring.actions),
         seen.reward,
         seen.terminated,
         seen.truncated,

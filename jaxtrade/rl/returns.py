@@ -223,16 +223,6 @@ def q_lambda(
 # the mean over rows. ratio = exp(log_prob - old_log_prob).
 
 
-def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
-    """(advantage - mean) / (standard deviation + 1e-8), float32[..., B]. The moments are over the
-    last axis.
-    """
-    chex.assert_type(advantage, float)
-    return reduce.standardised(
-        advantage, 1e-8
-    )  # which avoids a division by zero where all advantages are equal
-
-
 def clipped_surrogate(
     log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float
 ) -> Array:

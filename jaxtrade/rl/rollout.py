@@ -16,15 +16,15 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import forget
 from jaxtrade.rl.acting import ready, update_statistics
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.packing import Packed, Packing, packing_of
+from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.state import EpisodeTotals, Policy, acting, env_keys
 from jaxtrade.rl.train_state import TrainState, scaled
-from jaxtrade.types import Array, Env, PyTree, Transition
+from jaxtrade.types import Array, Env, Metrics, PyTree, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
 # `Transition`)
@@ -48,11 +48,12 @@ def unroll(
     ref: PyTree,
     first: Array,
     carry: PyTree,
+    tally: PyTree = None,
+    *,
     params: PyTree,
     key: Array,
     num_steps: int,
     draw: Callable[[Array, int], Any] = jax.random.split,
-    tally: PyTree = None,
     add: Callable[[PyTree, Transition], PyTree] | None = None,
     first_env: int | Array = 0,
     keep: Callable[[Transition], PyTree] | None = None,
@@ -63,11 +64,11 @@ def unroll(
     Args:
         env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the
             previous call.
+        tally: figures of each environment before the first step, a tree of arrays with leading axis
+            N.
         draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...].
             They are drawn before the first step, because hashing keys inside the loop would cost as
             much as the step itself.
-        tally: figures of each environment before the first step, a tree of arrays with leading axis
-            N.
         add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no
             tally.
         first_env: global number of this device's first environment.
@@ -172,6 +173,24 @@ def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transiti
     return jax.lax.fori_loop(0, steps.sum(dtype=jnp.int32), at, jnp.zeros(needed.shape))
 
 
+def following_values(
+    value: Callable[[PyTree, PyTree], Array],
+    own: Array,
+    carry: PyTree,
+    ref: PyTree,
+    seen: Transition,
+) -> Array:
+    """The value of what follows each step of a rollout, float32[T, N] (`returns.next_values`).
+
+    Args:
+        value: as of `final_values`. own: float32[T, N], V of `seen.ref`.
+        carry, ref: memory and references after the last step. The carry is not reset: where an
+            episode has just ended, no target reads the value of `ref`.
+    """
+    last = jax.vmap(value)(carry, ref)
+    return next_values(own, last, final_values(value, seen), seen.truncated)
+
+
 def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> Array:
     """int32[]: number of sampled actions that are illegal by the mask of the stored reference."""
     masks = jax.vmap(jax.vmap(env.action_mask))(transitions.ref)
@@ -214,7 +233,7 @@ def add_step(tally: EpisodeTally, reward: Array, done: Array) -> EpisodeTally:
     )
 
 
-def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> dict[str, Array]:
+def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> Metrics:
     """Metrics of the episodes that ended in a rollout, over all devices.
 
     `episodes` (int32[] count), `episode_reward` and `episode_length` (float32[] means, NaN if no episode ended).
@@ -291,26 +310,19 @@ def roll_out(
     acts = acting(state.actor, policy, state.update)
     policy = ready(ctx, policy)
     behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
-    start, first_env = _first_tally(ctx, state, params), ctx.first_env
-
-    def unrolled(env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, tally: Tally) -> Any:
-        return unroll(
-            ctx.env,
-            explorer(ctx, behaviour, params),
-            env_state,
-            ref,
-            first,
-            carry,
-            params,
-            key,
-            ctx.rollout.num_steps,
-            draw=uniforms,
-            tally=tally,
-            add=partial(_add, ctx),
-            first_env=first_env,
-            keep=ctx.summary and ctx.summary.keep,
-        )
-
+    start = _first_tally(ctx, state, params)
+    unrolled = partial(
+        unroll,
+        ctx.env,
+        explorer(ctx, behaviour, params),
+        params=params,
+        key=key,
+        num_steps=ctx.rollout.num_steps,
+        draw=uniforms,
+        add=partial(_add, ctx),
+        first_env=ctx.first_env,
+        keep=ctx.summary and ctx.summary.keep,
+    )
     (env_state, ref, first, carry), seen, tally = ctx.reduce.alone(unrolled)(
         state.env_state, state.ref, state.first, state.carry, start
     )
@@ -346,14 +358,17 @@ def scaled_rewards(
 # metrics.
 
 
-def new_statistics(ctx: Context, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
-    """The statistics after a rollout, if the configuration normalises observations.
+def after_update(ctx: Context, learnt: TrainState, refs: PyTree, params: PyTree) -> TrainState:
+    """The state of the next update: the rollout's references [T, N, ...] enter the observation
+    statistics, if the configuration normalises observations.
 
-    They change only after the gradient steps: acting and learning must normalise in the same way.
+    They do so only after the gradient steps: acting and learning must normalise in the same way.
     """
-    if not ctx.settings.normalise_observations:
-        return stats
-    return update_statistics(ctx.env, stats, refs, params, ctx.reduce, ctx.form.statistics_rows)
+    stats = learnt.normaliser
+    if ctx.settings.normalise_observations:
+        rows = ctx.form.statistics_rows
+        stats = update_statistics(ctx.env, stats, refs, params, ctx.reduce, rows)
+    return learnt.replace(normaliser=stats, update=learnt.update + 1)
 
 
 def learning_rates(
@@ -378,7 +393,7 @@ def learning_rates(
     }
 
 
-def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> dict[str, Array]:
+def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> Metrics:
     """Metrics of the episodes that ended in a rollout, and those of `ctx.summary`.
 
     params: the parameters of the environment in this update.
@@ -393,7 +408,7 @@ def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> dict[str,
     return merge_metrics(episodes, figures, closing)
 
 
-def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:
+def action_metrics(ctx: Context, seen: Transition) -> Metrics:
     """The number of illegal actions in a rollout, and the share of each action (float32[A])."""
     chosen = seen.action[..., None] == jnp.arange(ctx.env.num_actions)
     return {

@@ -27,7 +27,7 @@ from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
 from jaxtrade.rl.train_state import Kind, TrainState, all_of, kinds_of
 from jaxtrade.storage.hosted import hosted, placed
 from jaxtrade.text import several
-from jaxtrade.training.population import Axes, Place, Stack, mapped
+from jaxtrade.training.population import Place, Stack, mapped
 from jaxtrade.types import Learner, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
@@ -181,7 +181,7 @@ class Spread(Place):
         """The `PartitionSpec` of the environment's parameters: those that differ between agents lie
         with them.
         """
-        own = mapped(None if self.stack.axes is None else self.stack.axes[0].params, params)
+        own = mapped(self.stack.axes[0].params if self.stack.axes else None, params)
         return jax.tree.unflatten(
             jax.tree.structure(params),
             [PartitionSpec(AGENTS) if each else PartitionSpec() for each in own],
@@ -200,7 +200,7 @@ class Spread(Place):
         one after the other, so that their number on a device changes no bits."""
         if not self.layout.groups or not self.stack.shape:
             return self.local.wrap(self.part)
-        axes = Axes() if self.stack.axes is None else self.stack.axes[0]
+        axes = self.stack.axes[0]
         return self.part._replace(
             init=self._each(self.part.init, (axes.key, axes.params)),
             update=self._each(self.part.update, (0, axes.params, axes.inputs)),

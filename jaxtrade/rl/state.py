@@ -12,7 +12,7 @@ from flax import struct
 
 from jaxtrade.config import ActorConfig
 from jaxtrade.networks.normalize import RunningStats
-from jaxtrade.types import Array, Env, PyTree
+from jaxtrade.types import Array, Env, Metrics, PyTree
 
 # A schedule that opens the new actions of a transferred policy step by step.
 #
@@ -70,13 +70,6 @@ def closed(opening: Opening | None) -> Opening | None:
     )
 
 
-def settled(opening: Opening | None) -> Opening | None:
-    """None once the new actions are fully open, else `opening`. It reads values, so traced arrays
-    are not accepted.
-    """
-    return None if opening is not None and bool((opening.fraction >= 1.0).all()) else opening
-
-
 def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, Array]:
     """Apply an opening -> (logits float32[..., A], mask bool[..., A]).
 
@@ -124,7 +117,9 @@ def finished(policy: Policy) -> Policy:
     """The policy for export: a completed opening is removed. It reads values, so traced arrays are
     not accepted.
     """
-    return policy.replace(opening=settled(policy.opening))
+    opening = policy.opening
+    done = opening is not None and bool((opening.fraction >= 1.0).all())
+    return policy.replace(opening=None) if done else policy
 
 
 def strong_types(tree: PyTree) -> PyTree:
@@ -224,7 +219,7 @@ def acting(delayed: Delayed | None, policy: Policy, update: Array) -> Acting:
     )
 
 
-def lag_metrics(update: Array, version: Array) -> dict[str, Array]:
+def lag_metrics(update: Array, version: Array) -> Metrics:
     """`lag_min` and `lag_max`, int32[]: by how many updates the policies that acted are older than
     the one that learns.
 

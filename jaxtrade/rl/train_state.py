@@ -5,7 +5,7 @@ update is here.
 from __future__ import annotations
 
 import enum
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -84,9 +84,6 @@ def scaled(
     return RewardScale(running, stats), reward / divisor, divisor
 
 
-HParamsT = TypeVar("HParamsT")
-
-
 class TrainState(struct.PyTreeNode):
     """The whole state of a run between two updates (a `LoopState`).
 
@@ -128,14 +125,11 @@ class TrainState(struct.PyTreeNode):
     actor: Delayed | None = None
 
 
-def floats_of(kind: type[HParamsT], config: Any) -> HParamsT:
+def floats_of(kind: Any, config: Any) -> Any:
     """The tunable floats of a section: each field of `kind`, a flax dataclass, is the key of that
     name as float32[].
     """
-    fields: Any = kind
-    return kind(
-        **{name: jnp.float32(getattr(config, name)) for name in fields.__dataclass_fields__}
-    )
+    return kind(**{name: jnp.float32(getattr(config, name)) for name in kind.__dataclass_fields__})
 
 
 def first_state(

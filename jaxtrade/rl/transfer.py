@@ -19,6 +19,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -85,14 +86,17 @@ def coverage_lines(coverage: Coverage) -> list[str]:
     ]
 
     def named(what: str, names: tuple[str, ...]) -> str:
-        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        return f"new {what}: {len(names)}" + (f" ({shown})" if names else "")
+        return f"new {what}: {len(names)}" + (f" ({_listed(names, 8)})" if names else "")
 
     return [
         *lines,
         f"transfer coverage {percent(coverage)}; {named('slots', coverage.new_slots)}; "
         f"{named('actions', coverage.new_actions)}",
     ]
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def percent(coverage: Coverage) -> str:
@@ -175,8 +179,8 @@ def _units(count: int) -> tuple[str, ...]:
 
 
 def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[str, ...], ...]:
-    """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`) with its
-    own axes `shape`.
+    """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`). shape: its
+    own axes; those before them (agents) have no labels.
     """
     names = path.split("/")
     memory = (
@@ -235,46 +239,23 @@ def widen(
     widened = np.array(
         fill
     )  # on the host: every pair of shapes would otherwise be a program of its own
-    widened[(..., *np.ix_(*[written for _, written in places]))] = np.asarray(source)[
-        (..., *np.ix_(*[read for read, _ in places]))
-    ]
+    read, written = (np.ix_(*each) for each in zip(*places, strict=True))
+    widened[(..., *written)] = np.asarray(source)[(..., *read)]
     return jnp.asarray(widened)
 
 
 def _account(
-    path: str,
-    shape: Sequence[int],
-    source_axes: Sequence[Sequence[str]],
-    target_axes: Sequence[Sequence[str]] | None,
+    path: str, source_axes: Sequence[Sequence[str]], target_axes: Sequence[Sequence[str]]
 ) -> Part:
     """What becomes of one array of one agent."""
-    size = int(np.prod(shape))
-    if target_axes is None:
-        return Part(path, "dropped", 0, size, "the target has no such parameter")
-    shared = [
-        [name for name in before if name in set(after)]
-        for before, after in zip(source_axes, target_axes, strict=True)
-    ]
-    carried = int(np.prod([len(names) for names in shared]))
+    axes = [(before, set(after)) for before, after in zip(source_axes, target_axes, strict=True)]
+    size = math.prod(len(before) for before, _ in axes)
+    carried = math.prod(sum(name in after for name in before) for before, after in axes)
     if carried < size:
-        lost = [
-            name
-            for names, kept in zip(source_axes, shared, strict=True)
-            for name in names
-            if name not in set(kept)
-        ]
-        shown = ", ".join(lost[:4]) + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
-        return Part(path, "dropped", carried, size, f"the target has no {shown}")
-    grown = [
-        f"{len(before)} -> {len(after)}"
-        for before, after in zip(source_axes, target_axes, strict=True)
-        if len(after) > len(before)
-    ]
-    return (
-        Part(path, "widened", carried, size, ", ".join(grown))
-        if grown
-        else Part(path, "copied", carried, size)
-    )
+        lost = [name for before, after in axes for name in before if name not in after]
+        return Part(path, "dropped", carried, size, f"the target has no {_listed(lost, 4)}")
+    grown = [f"{len(before)} -> {len(after)}" for before, after in axes if len(after) > len(before)]
+    return Part(path, "widened" if grown else "copied", carried, size, ", ".join(grown))
 
 
 def _carry(
@@ -299,23 +280,17 @@ def _carry(
         )
     )
 
-    def axes(path: str, leaf: Any, layout: Layout) -> tuple[tuple[str, ...], ...]:
-        own = leaf.shape[-2:] if path.endswith("kernel") else leaf.shape[-1:]
-        return axis_labels(path, own, layout)
-
     carried, parts = {}, []
     for path, leaf in found.items():
         if path not in wanted:
-            parts.append(_account(path, leaf.shape, axes(path, leaf, source), None))
+            why = "the target has no such parameter"
+            parts.append(Part(path, "dropped", 0, leaf.size, why))
             continue
         # A gate reads the observation itself, not what an adapter makes of it.
         reads = target if path.startswith(f"{GATE}/") else behind
-        source_axes, target_axes = axes(path, leaf, source), axes(path, wanted[path], reads)
-        parts.append(
-            _account(path, [len(names) for names in source_axes], source_axes, target_axes)
-        )
-        zeros = np.zeros(wanted[path].shape, wanted[path].dtype)
-        carried[path] = widen(leaf, zeros, source_axes, target_axes)
+        axes = axis_labels(path, leaf.shape, source), axis_labels(path, wanted[path].shape, reads)
+        parts.append(_account(path, *axes))
+        carried[path] = widen(leaf, np.zeros(wanted[path].shape, wanted[path].dtype), *axes)
     return _unflat(
         {path: carried.get(path, fill.get(path, leaf)) for path, leaf in wanted.items()}, like
     ), parts
@@ -421,16 +396,8 @@ def transfer(
     if target.head.held:
         carried = held_actions(carried, params, source, target)
     axes = ((source.groups, source.slots), (target.groups, target.slots))
-    stats = RunningStats(
-        **{
-            name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
-            for name in ("count", "mean", "variance")
-        }
-    )
-    shape = [len(names) for names in axes[0]]
-    parts += [
-        _account(f"normaliser/{name}", shape, *axes) for name in ("count", "mean", "variance")
-    ]
+    stats = jax.tree.map(lambda own, new: widen(own, new, *axes), normaliser, fresh.normaliser)
+    parts += [_account(f"normaliser/{name}", *axes) for name in _flat(stats)]
     moments = None
     if opt_state is not None:
         moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, source, target)

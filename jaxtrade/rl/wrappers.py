@@ -8,7 +8,6 @@ has, so that a run without a feature has no trace of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +22,7 @@ from jaxtrade.rl.optim import progress
 from jaxtrade.rl.rollout import Rollout, merge_metrics
 from jaxtrade.rl.state import Policy, first_delayed, lag_metrics
 from jaxtrade.rl.train_state import TrainState
-from jaxtrade.types import Array, PyTree, Stage
+from jaxtrade.types import Array, Metrics, PyTree, Stage
 
 
 class Experience(NamedTuple):
@@ -43,12 +42,12 @@ class Experience(NamedTuple):
 
 Init = Callable[[Array, PyTree], TrainState]
 # (state, policy that learns, params of the environment) -> (state after one update, metrics, ...)
-Update = Callable[[TrainState, Policy, PyTree], tuple[TrainState, dict[str, Array], Experience]]
+Update = Callable[[TrainState, Policy, PyTree], tuple[TrainState, Metrics, Experience]]
 
 
 def compose(
     ctx: Context, init: Init, own: Update, policy_of: Callable[[Any], Policy]
-) -> tuple[Init, Callable[..., tuple[TrainState, dict[str, Array]]]]:
+) -> tuple[Init, Callable[..., tuple[TrainState, Metrics]]]:
     """(`Learner.init`, `Learner.update`) from a learner's own, with what the configuration puts
     around them."""
     if ctx.actor.delay:
@@ -58,11 +57,11 @@ def compose(
     if ctx.stage is not None:
         init, own = with_stage(ctx.stage, init, own)
     if ctx.fusion is not None:
-        return init, partial(advised, ctx.reduce, ctx.fusion, own, policy_of)
+        return init, with_advice(ctx.fusion, ctx.reduce, own, policy_of)
 
     def update(
         state: TrainState, params: PyTree, inputs: None = None
-    ) -> tuple[TrainState, dict[str, Array]]:
+    ) -> tuple[TrainState, Metrics]:
         """`Learner.update`. Raises ValueError if `inputs` are given."""
         if jax.tree.leaves(inputs):
             raise ValueError(
@@ -77,24 +76,23 @@ def compose(
 # --- Advice: the policy's trust in it, and what the environment shows of it
 
 
-def advised(
-    reduce: Reduce,
-    fusion: Fusion,
-    own: Update,
-    policy_of: Callable[[Any], Policy],
-    state: TrainState,
-    params: PyTree,
-    inputs: AdviceState,
-) -> tuple[TrainState, dict[str, Array]]:
+def with_advice(
+    fusion: Fusion, reduce: Reduce, own: Update, policy_of: Callable[[Any], Policy]
+) -> Callable[..., tuple[TrainState, Metrics]]:
     """`Learner.update` of a learner with an advisor."""
-    policy = policy_of(state).replace(fusion=fusion.trust(inputs.outcomes))
-    new, metrics, (rollout, need, _, _) = own(state, policy, params.replace(advice=inputs.view))
-    seen = rollout.seen
-    metrics = metrics | lag_metrics(state.update, rollout.version)
-    metrics |= advice_metrics(
-        fusion.env, seen, seen.extras.overridden, policy.fusion, inputs.outcomes, reduce
-    )
-    return new, metrics | {"visits": visits(seen.ref, need(), inputs.view, reduce)}
+
+    def advised(state: TrainState, params: PyTree, inputs: AdviceState) -> Any:
+        policy = policy_of(state).replace(fusion=fusion.trust(inputs.outcomes))
+        new, metrics, experience = own(state, policy, params.replace(advice=inputs.view))
+        seen, version = experience.rollout.seen, experience.rollout.version
+        metrics = metrics | lag_metrics(state.update, version)
+        metrics |= advice_metrics(
+            fusion.env, seen, seen.extras.overridden, policy.fusion, inputs.outcomes, reduce
+        )
+        need = experience.need()
+        return new, metrics | {"visits": visits(seen.ref, need, inputs.view, reduce)}
+
+    return advised
 
 
 # --- Stages: the environment's parameters change as the run goes on
@@ -115,7 +113,7 @@ def with_stage(stage: Stage, init: Init, update: Update) -> tuple[Init, Update]:
     return first, staged
 
 
-# --- An older actor (`rl.state`, `rl.off_policy`)
+# --- An older actor (`rl.state`; PPO corrects for it by V-trace)
 
 
 def with_delay(ctx: Context, init: Init, update: Update) -> tuple[Init, Update]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -54,9 +55,9 @@ class Decision(NamedTuple):
         stop: end the run early.
     """
 
-    best: bool
-    adjust: bool
-    stop: bool
+    best: bool = False
+    adjust: bool = False
+    stop: bool = False
 
 
 def exhausted(state: ControlState, config: ControlConfig) -> bool:
@@ -84,7 +85,7 @@ def decide(
             flat=0,
             cooldown=max(state.cooldown - 1, 0),
         )
-        return state, Decision(best=True, adjust=False, stop=False)
+        return state, Decision(best=True)
     counts = state.cooldown == 0
     state = state._replace(
         since_best=state.since_best + 1,
@@ -93,13 +94,13 @@ def decide(
     )
     stop = exhausted(state, config)
     if last or stop:
-        return state, Decision(best=False, adjust=False, stop=stop and not last)
+        return state, Decision(stop=stop and not last)
     if not 0 < config.plateau_patience <= state.flat:
-        return state, Decision(best=False, adjust=False, stop=False)
+        return state, Decision()
     state = state._replace(
         flat=0, cooldown=config.plateau_cooldown, adjustments=state.adjustments + 1
     )
-    return state, Decision(best=False, adjust=True, stop=False)
+    return state, Decision(adjust=True)
 
 
 def adjusted(
@@ -137,79 +138,73 @@ def _shown(values: np.ndarray) -> str:
     return f"{low:.3g}" if low == high else f"{low:.3g} .. {high:.3g}"
 
 
+@dataclass(eq=False)
 class Controller:
     """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and
     after the last one.
+
+    score: (state) -> score of its policy; higher is better. unit: name of the score in messages.
+    folder: of the best state. metadata: further metadata of its checkpoints.
+    tell: receives one line per evaluation.
+    step_sizes, exploration: names of the tunable floats that a plateau lowers and raises
+        (`LearnerInfo`).
+    saved_best: best update as of the last regular checkpoint.
 
     `folder` holds the whole best state as a checkpoint. During the run it also holds the state that was the best at the
     last regular checkpoint. A resume or a rollback goes back to that checkpoint, and needs its best state. Any other
     state in the folder then belongs to updates that are undone, so `recall` sets it aside.
     """
 
-    name = "control"
+    name: ClassVar[str] = "control"
 
-    def __init__(
-        self,
-        config: ControlConfig,
-        score: Callable[[PyTree], float],
-        folder: Path,
-        *,
-        chunk_updates: int,
-        total_updates: int,
-        steps_per_update: int,
-        metadata: Mapping[str, Any],
-        tell: Callable[[str], None],
-        unit: str,
-        step_sizes: Sequence[str] = (),
-        exploration: Sequence[str] = (),
-    ) -> None:
-        """
-        Args:
-            score: (state) -> score of its policy; higher is better. unit: name of the score in
-                messages.
-            folder: folder of the best state. metadata: further metadata of its checkpoints.
-            tell: receives one line per evaluation.
-            step_sizes, exploration: names of the tunable floats that a plateau lowers and raises
-                (`Learner`).
-        """
-        self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
-        self.state = ControlState()
-        self._config, self._score, self._folder = config, score, folder
-        if not config.evaluate_every:
+    config: ControlConfig
+    score: Callable[[PyTree], float]
+    folder: Path
+    _: KW_ONLY
+    chunk_updates: int
+    total_updates: int
+    steps_per_update: int
+    metadata: Mapping[str, Any]
+    tell: Callable[[str], None]
+    unit: str
+    step_sizes: Sequence[str] = ()
+    exploration: Sequence[str] = ()
+    state: ControlState = field(default_factory=ControlState)
+    saved_best: int | None = None
+
+    def __post_init__(self) -> None:
+        every = self.config.evaluate_every
+        if not every:
             raise ValueError("a Controller needs control.evaluate_every of at least 1")
-        self._every = config.evaluate_every
-        self._chunk_updates, self._total_updates = chunk_updates, total_updates
-        self._steps_per_update, self._metadata = steps_per_update, dict(metadata)
-        self._tell, self._unit = tell, unit
-        self._saved_best: int | None = None  # best update as of the last regular checkpoint
+        self.every = every
 
     @property
     def exhausted(self) -> bool:
-        return exhausted(self.state, self._config)
+        return exhausted(self.state, self.config)
 
     def memory(self) -> dict[str, Any]:
-        self._saved_best = self.state.best_update
+        self.saved_best = self.state.best_update
         return self.state._asdict()
 
     def recall(self, memory: Mapping[str, Any]) -> None:
         self.state = ControlState(
             **{**memory, "scores": tuple((u, s) for u, s in memory.get("scores", ()))}
         )
-        for update, path in checkpoint.list_checkpoints(self._folder) if is_main() else ():
+        for update, path in checkpoint.list_checkpoints(self.folder) if is_main() else ():
             if update != self.state.best_update:
                 checkpoint.set_aside(path)
 
     def __call__(self, state: PyTree, update: int) -> Change:
-        last = update >= self._total_updates
-        if update // self._chunk_updates % self._every and not last:
+        last = update >= self.total_updates
+        if update // self.chunk_updates % self.every and not last:
             return Change()
-        score = self._score(state)
+        score = self.score(state)
         if not math.isfinite(score):
             raise DivergedError(
-                f"update {update}: {self._unit} is {score} on the validation sessions; check the scale "
+                f"update {update}: {self.unit} is {score} on the validation sessions; check the scale "
                 "of the reward (reward.preset, reward.weights)"
             )
-        self.state, decision = decide(self.state, score, update, self._config, last)
+        self.state, decision = decide(self.state, score, update, self.config, last)
         overrides: dict[str, Any] = {}
         notes = [f"the best is {self.state.best_score:.6g} at update {self.state.best_update}"]
         if decision.best:
@@ -218,9 +213,9 @@ class Controller:
         if decision.adjust:
             floats = {
                 name: np.asarray(getattr(state.hparams, name), np.float64)
-                for name in (*self._step_sizes, *self._exploration)
+                for name in (*self.step_sizes, *self.exploration)
             }
-            overrides = adjusted(floats, self._config, self._step_sizes, self._exploration)
+            overrides = adjusted(floats, self.config, self.step_sizes, self.exploration)
             notes.append(
                 "no progress: "
                 + (
@@ -235,17 +230,17 @@ class Controller:
             notes.append(
                 f"stopped early, after {self.state.since_best} evaluations without a better one"
             )
-        self._tell(f"validation at update {update}: {self._unit} {score:.6g}; {'; '.join(notes)}")
+        self.tell(f"validation at update {update}: {self.unit} {score:.6g}; {'; '.join(notes)}")
         return Change(stop=decision.stop, hparams=overrides)
 
     def _keep(self, state: PyTree, update: int) -> None:
-        steps, memory = update * self._steps_per_update, self.state._asdict()
-        metadata = self._metadata | {"steps": steps, "hooks": {self.name: memory}}
-        write_checkpoint(self._folder, update, state, metadata, KEEP_ALL)
-        self._prune({update, self._saved_best})
+        steps, memory = update * self.steps_per_update, self.state._asdict()
+        metadata = {**self.metadata, "steps": steps, "hooks": {self.name: memory}}
+        write_checkpoint(self.folder, update, state, metadata, KEEP_ALL)
+        self._prune({update, self.saved_best})
 
     def _prune(self, keep: set[int | None]) -> None:
-        for update, path in checkpoint.list_checkpoints(self._folder) if is_main() else ():
+        for update, path in checkpoint.list_checkpoints(self.folder) if is_main() else ():
             if update not in keep:
                 shutil.rmtree(path)
 
@@ -253,10 +248,10 @@ class Controller:
         """One line about the whole run. There must have been an evaluation."""
         state = self.state
         return (
-            f"validation: {self._unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
+            f"validation: {self.unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
             f"{several(len(state.scores), 'evaluation')}, last {state.scores[-1][1]:.6g}; "
-            f"{several(state.adjustments, 'adjustment')}); that state is in {self._folder}; the table below is of "
-            f"{'it' if self._config.keep == 'best' else 'the last one'}"
+            f"{several(state.adjustments, 'adjustment')}); that state is in {self.folder}; the table below is of "
+            f"{'it' if self.config.keep == 'best' else 'the last one'}"
         )
 
     def best(self, like: PyTree) -> PyTree:
@@ -266,4 +261,4 @@ class Controller:
         """
         assert self.state.best_update is not None
         self._prune({self.state.best_update})
-        return checkpoint.restore(self._folder / f"update-{self.state.best_update:08d}", like).state
+        return checkpoint.restore(self.folder / f"update-{self.state.best_update:08d}", like).state

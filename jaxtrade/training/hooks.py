@@ -123,11 +123,7 @@ def set_hparams(state: PyTree, values: Hparams) -> PyTree:
     if not values:
         return state
     hparams: Any = state.hparams
-    known = (
-        {}
-        if hparams is None
-        else {name: getattr(hparams, name) for name in hparams.__dataclass_fields__}
-    )
+    known: dict[str, Any] = {} if hparams is None else vars(hparams)
     new: dict[str, Array] = {}
     for name, value in values.items():
         if name not in known:

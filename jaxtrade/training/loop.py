@@ -39,7 +39,7 @@ from jaxtrade.training.hooks import (
 )
 from jaxtrade.training.population import ONE_DEVICE, Place, Stack
 from jaxtrade.training.run_io import RunIO, catch_signals, stops
-from jaxtrade.types import Array, Learner, LoopState, PyTree, Row
+from jaxtrade.types import Array, Learner, LoopState, Metrics, PyTree, Row
 
 # The length of a run in updates and chunks.
 
@@ -123,9 +123,7 @@ def chunk_program(
     them.
     """
 
-    def run(
-        state: PyTree, params: PyTree, inputs: PyTree = None
-    ) -> tuple[PyTree, dict[str, Array], PyTree]:
+    def run(state: PyTree, params: PyTree, inputs: PyTree = None) -> tuple[PyTree, Metrics, PyTree]:
         state, metrics = jax.lax.scan(
             lambda state, now: algorithm.update(state, params, now), state, inputs, length=updates
         )
@@ -135,13 +133,14 @@ def chunk_program(
     return place.program(run, state, params)
 
 
+@dataclass
 class Chunk:
     """A chunk that is being compiled. pending: its program, from `chunk_program`. recompiles:
     programs that were compiled because chunks ran.
     """
 
-    def __init__(self, pending: Pending) -> None:
-        self.pending, self.recompiles = pending, 0
+    pending: Pending
+    recompiles: int = 0
 
     def __call__(
         self, state: PyTree, params: PyTree, inputs: PyTree = None

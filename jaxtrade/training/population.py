@@ -63,23 +63,15 @@ def in_turns(
         if size == count or tree_bytes(args[0]) > LARGEST * count:
             return together(*args)
 
-        def of_group(own: list[Any]) -> Any:
-            taken = iter(own)
-            return together(
-                *jax.tree.unflatten(
-                    treedef,
-                    [
-                        next(taken) if flag else leaf
-                        for leaf, flag in zip(leaves, flags, strict=True)
-                    ],
-                )
-            )
-
-        groups = [
-            leaf.reshape(count // size, size, *leaf.shape[1:])
+        groups = [  # None, which is no array to `map`, where the agents share one
+            leaf.reshape(count // size, size, *leaf.shape[1:]) if flag else None
             for leaf, flag in zip(leaves, flags, strict=True)
-            if flag
         ]
+
+        def of_group(own: list[Any]) -> Any:
+            taken = [all_ if each is None else each for all_, each in zip(leaves, own, strict=True)]
+            return together(*jax.tree.unflatten(treedef, taken))
+
         return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), jax.lax.map(of_group, groups))
 
     return called
@@ -140,8 +132,8 @@ class Stack:
     """The number of agents in one program, and the layout of their arrays.
 
     shape: leading axes of every array of the state. () means one agent, without a leading axis.
-    axes: what differs between the agents along each leading axis, outermost first. None: only their
-        keys differ.
+    axes: what differs between the agents along each leading axis, outermost first. Empty: only
+        their keys differ (`SEEDS`).
     swept: the agents of a sweep, which have settings of their own. Empty: they differ by their
         seeds alone.
 
@@ -150,13 +142,13 @@ class Stack:
     """
 
     shape: tuple[int, ...] = ()
-    axes: tuple[Axes, ...] | None = None
+    axes: tuple[Axes, ...] = ()
     swept: tuple[Agent, ...] = ()
 
     def __post_init__(self) -> None:
-        if any(size < 1 for size in self.shape) or (
-            self.axes is not None and len(self.axes) != len(self.shape)
-        ):
+        if not self.axes:
+            object.__setattr__(self, "axes", (SEEDS,) * len(self.shape))
+        if any(size < 1 for size in self.shape) or len(self.axes) != len(self.shape):
             raise ValueError(f"a Stack needs sizes of at least 1 and one Axes for each, got {self}")
         if self.swept and self.shape != (len(self.swept),):
             raise ValueError(
@@ -189,7 +181,7 @@ class Stack:
     @property
     def meets(self) -> bool:
         """Whether the agents trade in one market, so that none of them can be put back alone."""
-        return any(axes.name is not None for axes in self._axes)
+        return any(axes.name is not None for axes in self.axes)
 
     # --- the algorithm -----------------------------------------------------------------------------------------------
 
@@ -199,19 +191,15 @@ class Stack:
         return math.prod(self.shape)
 
     @property
-    def _axes(self) -> tuple[Axes, ...]:
-        return (SEEDS,) * len(self.shape) if self.axes is None else self.axes
-
-    @property
     def key_shape(self) -> tuple[int, ...]:
         """The shape of the keys that `init` takes."""
         return tuple(
-            size for size, axes in zip(self.shape, self._axes, strict=True) if axes.key is not None
+            size for size, axes in zip(self.shape, self.axes, strict=True) if axes.key is not None
         )
 
     def wrap(self, algorithm: Learner) -> Learner:
         """The algorithm of all agents. For one agent it is the same object."""
-        for axes in reversed(self._axes):
+        for axes in reversed(self.axes):
             algorithm = population(algorithm, axes)
         return algorithm
 

@@ -11,7 +11,8 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic import synthetic_bars
-from jaxtrade.env.params import contract_params, make_params
+from jaxtrade.env.params import make_params
+from jaxtrade.env.rules import contract_params
 from jaxtrade.env.state import OFF
 from jaxtrade.errors import ConfigError
 from tests.env.worlds import ints

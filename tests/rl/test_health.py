@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from jaxtrade.config import make_config
 from jaxtrade.env.state import EndReason
-from jaxtrade.rl.info import PPO_LEARNS, PPO_REMEDIES, PPO_WARNINGS, ppo_health, q_health
+from jaxtrade.networks.accelerators import CPU
+from jaxtrade.rl import info
+from jaxtrade.rl.info import PPO_LEARNS, PPO_REMEDIES, PPO_WARNINGS
 from jaxtrade.training import health
 from jaxtrade.training.health import WINDOW, Watch
 from jaxtrade.training.population import Stack
@@ -100,11 +103,11 @@ def test_each_fault_is_seen_named_and_explained(kind):
 
 LEARNT = {  # a row of a learner that learns
     "ppo": (
-        ppo_health("float32"),
+        info.ppo(make_config({}), CPU).health,
         HEALTHY | {"param_delta": 1e-3, "entropy": 0.9, "value_loss": 0.2, "ratio_error": 1e-6},
     ),
     "q": (
-        q_health("float32"),
+        info.q_learner(make_config({"algorithm": "pqn"}), CPU).health,
         {
             "learning_rate": 3e-4,
             "q_change": 0.1,

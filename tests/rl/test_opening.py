@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.networks import distributions
-from jaxtrade.rl.state import Opening, OpeningPlan, closed, opened, opening_at, settled
+from jaxtrade.rl.state import Opening, OpeningPlan, Policy, closed, finished, opened, opening_at
 
 NEW = jnp.array([False, False, False, True, True])
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=3, max_size=3)
@@ -80,8 +80,9 @@ def test_rises_over_the_stated_part_of_the_run():
     # three of 1.
     assert found[2] == pytest.approx(math.sqrt(0.03) / (3 + 2 * math.sqrt(0.03)), rel=1e-5)
     assert found[4] == found[5] == pytest.approx(0.2)
-    assert settled(opening_at(plan, jnp.float32(0.1))) is None
-    assert settled(opening_at(plan, jnp.float32(0.09))) is not None
+    done, left = (Policy({}, opening=opening_at(plan, jnp.float32(at))) for at in (0.1, 0.09))
+    assert finished(done).opening is None
+    assert finished(left).opening is not None
 
 
 @pytest.mark.parametrize("z", [-5.0, 0.0, 10.0])

@@ -113,9 +113,9 @@ def test_an_illegal_action_is_counted():
         *reset_all(ENV, jax.random.key(0), PARAMS, 4),
         jnp.ones(4, bool),
         None,
-        PARAMS,
-        jax.random.key(1),
-        5,
+        params=PARAMS,
+        key=jax.random.key(1),
+        num_steps=5,
     )
     assert count_illegal(ENV, seen) == 4 * 5
 

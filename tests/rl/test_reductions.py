@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.networks.normalize import init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.rl.returns import explained_variance, standardised
+from jaxtrade.rl.returns import explained_variance
 
 HALVES = Reduce("envs")
 in_halves = partial(jax.vmap, axis_size=2, axis_name="envs")
@@ -27,7 +27,7 @@ def test_one_place_changes_nothing():
 @pytest.mark.parametrize(
     "of",
     [
-        standardised,
+        lambda x, reduce: reduce.standardised(x),
         lambda x, reduce: explained_variance(x, 2 * x + jnp.square(x), reduce),
         lambda x, reduce: (reduce.sum(x), reduce.mean(x), reduce.variance(x), reduce.moments(x)),
         lambda x, reduce: reduce.max_of_parts(x.max()),

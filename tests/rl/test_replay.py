@@ -167,7 +167,7 @@ def test_it_is_the_newest_rows_of_a_list(programs, seed, rollouts, n_steps):
 def assert_newest_rows(programs, seed, rollouts, n_steps):
     own, added, everything, uniform, by_priority = programs(n_steps)
     rng, history = np.random.default_rng(seed), []
-    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), no_priorities(own)
+    replay, priorities = empty_replay(own), no_priorities(own)
     for update in range(rollouts):
         seen, rows = rollout_of(rng, update)
         history += rows
@@ -242,7 +242,7 @@ def test_a_ring_too_short_for_a_rollout_and_a_sample_is_refused():
 
 
 def filled(own, added, rollouts=1):
-    replay, priorities = empty_replay(own, refs_of(np.zeros(ENVS))), no_priorities(own)
+    replay, priorities = empty_replay(own), no_priorities(own)
     for update in range(rollouts):
         seen, _ = rollout_of(np.random.default_rng(0), update)
         replay, priorities = added(replay, priorities, seen, jnp.int32(update))

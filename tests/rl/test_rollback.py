@@ -133,7 +133,7 @@ def test_the_memory_of_hooks_goes_back_too(tmp_path):
     """The best score was on the updates that are undone."""
     table = {(2, 0): 1.0, (4, 0): 0.0, (6, 0): 5.0, (6, 1): 0.5, (8, 1): 0.25}
     made = controller(tmp_path / "best", {})
-    made._score = lambda state: table[int(state.update), int(state.rollbacks)]
+    made.score = lambda state: table[int(state.update), int(state.rollbacks)]
     run(tmp_path / "checkpoints", fault(6, 1), hooks=[made])
     assert made.state.scores == ((2, 1.0), (4, 0.0), (6, 0.5), (8, 0.25))
     assert (made.state.best_update, made.state.since_best) == (2, 3)

@@ -28,7 +28,8 @@ def roll(num_envs, **keywords):
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
     first, carry = jnp.ones(num_envs, bool), jnp.full((num_envs, 1), 7.0)
     key = jax.random.key(1)
-    return unroll(ENV, random_act, state, ref, first, carry, PARAMS, key, 7, **keywords)
+    given = {"params": PARAMS, "key": key, "num_steps": 7} | keywords
+    return unroll(ENV, random_act, state, ref, first, carry, **given)
 
 
 def test_episodes_follow_each_other():

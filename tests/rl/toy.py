@@ -43,9 +43,9 @@ def make_toy(env, total_updates, num_envs=4, num_steps=8):
             env,
             lambda carry, ref, key: act(Policy(state.logits), carry, ref, params, key, True),
             *state.worlds,
-            params,
-            key,
-            num_steps,
+            params=params,
+            key=key,
+            num_steps=num_steps,
         )
         gain = (seen.reward - seen.reward.mean())[..., None] * jax.nn.one_hot(
             seen.action, env.num_actions

@@ -26,8 +26,8 @@ from jaxtrade.env.portfolio.state import (
     PortfolioState,
 )
 from jaxtrade.env.reward_presets import OF_SEVERAL, resolve_reward
-from jaxtrade.env.rules import account_params
-from jaxtrade.env.state import OFF, ContractParams
+from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
+from jaxtrade.env.state import OFF
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, SessionSet
 
@@ -127,16 +127,14 @@ def trades_ordered(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
     """Number of symbols whose position an order changed in the bar."""
-    event = step.event
-    return ((event.close_quantity != 0) | (event.open_quantity != 0)).sum().astype(jnp.float32)
+    return step.event.ordered.sum().astype(jnp.float32)
 
 
 def position_changed(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
     """1 if an order changed a position in the bar, of however many symbols."""
-    event = step.event
-    return ((event.close_quantity != 0) | (event.open_quantity != 0)).any().astype(jnp.float32)
+    return step.event.ordered.any().astype(jnp.float32)
 
 
 def portfolio_weights(config: RewardConfig) -> dict[str, float]:
@@ -162,25 +160,6 @@ FARTHEST = (
 def _sizes(market: Portfolio, config: RunConfig) -> np.ndarray:
     """int64[S] contracts per unit."""
     return np.broadcast_to(np.array(config.allocate.size, np.int64), (len(market.members),)).copy()
-
-
-def contract_leaves(market: Portfolio, config: RunConfig) -> ContractParams:
-    """The figures of all contracts, leaves [S]. With conversion, `tick_mills` is that of the
-    market's bars.
-    """
-    chosen = [contract.under(config) for contract in market.contracts]
-    ints = {
-        "commission": [c.commission_mills for c in chosen],
-        "slippage": [c.slippage_ticks for c in chosen],
-        "min_stop": [c.min_stop_ticks for c in chosen],
-        "be_ticks": [0] * len(chosen),
-    }
-    converted = market.data.tick_value is not None
-    return ContractParams(
-        tick_mills=None if converted else jnp.array([c.tick_mills for c in chosen], jnp.int32),
-        tick_size=jnp.array([float(c.tick_size) for c in chosen], jnp.float32),
-        **{name: jnp.array(values, jnp.int32) for name, values in ints.items()},
-    )
 
 
 def cost_params(config: RunConfig) -> CostParams:
@@ -209,25 +188,22 @@ def limit_params(market: Portfolio, config: RunConfig) -> LimitParams:
 
 
 def _tick_mills(market: Portfolio) -> np.ndarray:
-    """int64[S] mills, rounded up: the largest value of one tick of one contract."""
-    value = market.data.tick_value
-    if value is None:
-        return np.array([contract.tick_mills for contract in market.contracts], np.int64)
-    return (-(-np.asarray(value.times, np.int64) // np.asarray(value.over, np.int64))).max(axis=0)
+    """int64[S] mills: the largest value of one tick of each symbol."""
+    return largest_ticks(market.data, [contract.tick_mills for contract in market.contracts])
 
 
 def _check(market: Portfolio, config: RunConfig) -> None:
     """Raises ConfigError if ticks, notionals or an episode's money could pass int32."""
     data, held = market.data, _sizes(market, config) * config.allocate.max_units
-    bid = {name: np.asarray(getattr(data, name), np.int64) for name in ("open", "high", "low")}
-    ask = (
-        bid
-        if data.ask is None
-        else {name: np.asarray(getattr(data.ask, name), np.int64) for name in bid}
+    bid, ask = (
+        {name: np.asarray(getattr(side, name), np.int64) for name in ("open", "high", "low")}
+        for side in (data, data if data.ask is None else data.ask)
     )
     keys = "lower allocate.size or allocate.max_units"
-    far = max(int((side["high"] - side["open"]).max()) for side in (bid, ask))
-    far = max(far, *(int((side["open"] - side["low"]).max()) for side in (bid, ask)))
+    far = max(
+        int(np.maximum(side["high"] - side["open"], side["open"] - side["low"]).max())
+        for side in (bid, ask)
+    )
     if far > FARTHEST:
         raise ConfigError(
             f"data.markets: a bar moves {far:,} ticks from its open, more than {FARTHEST:,} (int32); "
@@ -319,7 +295,9 @@ def make_portfolio_params(
     return PortfolioParams(
         market=market.data,
         sessions=sessions,
-        contract=contract_leaves(market, config),
+        contract=stacked(
+            [contract_params(contract, config) for contract in market.contracts], market.data
+        ),
         account=account,
         costs=cost_params(config),
         limits=limit_params(market, config),

@@ -165,6 +165,11 @@ class PortfolioEvent(struct.PyTreeNode):
     breach: Array
 
     @property
+    def ordered(self) -> Array:
+        """bool[S]: whether an order changed the symbol's position in the bar."""
+        return (self.close_quantity != 0) | (self.open_quantity != 0)
+
+    @property
     def filled(self) -> Array:
         """bool[S]: whether the symbol had a fill in the bar."""
-        return (self.close_quantity != 0) | (self.open_quantity != 0) | (self.exit_quantity != 0)
+        return self.ordered | (self.exit_quantity != 0)
