@@ -39,7 +39,9 @@ def commands(
     split="test",
     advisor=(),
 ):
-    result = SimpleNamespace(provenance={"split": split}, settings={"last_session": "2013-10-11"})
+    result = SimpleNamespace(
+        provenance={"split": split}, settings={"last_session": "2013-10-11"}, tables={}
+    )
     results = dict.fromkeys(seeds, result)
     lines = list(ending(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
