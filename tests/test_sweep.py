@@ -18,7 +18,7 @@ from jaxtrade.cli import main
 from jaxtrade.cli.flags import sweep_flags
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
-from jaxtrade.config import load_config
+from jaxtrade.config import load_config, make_config
 from jaxtrade.config.learners import TUNABLE, tunable_floats
 from jaxtrade.config.load import Agent, agents_of, config_of
 from jaxtrade.config.sweep import Range, range_of, settings_of
@@ -30,7 +30,7 @@ from jaxtrade.rl.pqn import HParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.plan import check
 from jaxtrade.runs.setup import prepare, stacked
-from jaxtrade.runs.stored import chosen_number, policy_path
+from jaxtrade.runs.stored import _zone, chosen_number, policy_path
 from jaxtrade.training.population import Stack
 from tests.env import worlds
 from tests.messages import missing, refused
@@ -409,3 +409,9 @@ def test_an_agent_is_evaluated_under_its_own_rules(market):
             assert int(params.account.drawdown) == (1_000_000, 2_000_000)[i % 2]
             assert (params.market, params.sessions) == (own.params.market, own.params.sessions)
             assert config.data.market == symbol
+
+
+def test_the_zone_of_a_set_needs_no_file_of_its_other_symbols():
+    lost = {"USDJPY": {"contract": "/gone/own.yaml"}}
+    config = make_config({"data": {"markets": ["EURUSD", "USDJPY"], "per_market": lost}}, "test")
+    assert _zone(config) == "America/New_York"

@@ -138,9 +138,8 @@ class Visible:
 
         Such bars need not be requested again.
         """
-        return np.isin(
-            bars, [bar for to_come in self._history[self.place :] for bar in to_come.bars]
-        )
+        to_come = [np.zeros(0, np.int64), *(each.bars for each in self._history[self.place :])]
+        return np.isin(bars, np.concatenate(to_come))
 
     def silence(self, why: str) -> None:
         """Give no new rows for the rest of the run. The first reason is reported, later ones are

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 from itertools import pairwise
@@ -130,10 +129,13 @@ _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as t
 
 def _date(text: str) -> str:
     """The text. Raises ValueError, which pydantic expects, unless it is an ISO date."""
-    with suppress(ValueError):
+    why = ""
+    try:
         if date.fromisoformat(text).isoformat() == text:
             return text
-    raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD, e.g. 2013-10-07")
+    except ValueError as error:
+        why = f" ({error})"
+    raise ValueError(f"'{text}' is not a date{why}; write YYYY-MM-DD, e.g. 2013-10-07")
 
 
 def _ratio(value: object) -> str:

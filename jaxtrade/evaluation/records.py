@@ -52,6 +52,8 @@ STEP_COLUMNS = (
 FLAGS = ("legal", "active", "reached")
 EVENT_COLUMNS = ("bar", "kind", "quantity", "price", "reason")  # of one symbol
 NOT_KEPT = np.empty(0, np.int64)  # for a column that an evaluation does not have
+OF_ONE_SYMBOL = ("mask", "stop", "target", "high_water", "reached")  # columns that others lack
+OF_SEVERAL = ("profit",)
 DIFFERENCES = (
     "row",
     "time",
@@ -311,20 +313,24 @@ def _bars(
 
 
 def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray]) -> PassRecords:
+    several = f"{which}.profit" in arrays
+    absent = dict.fromkeys(OF_ONE_SYMBOL if several else OF_SEVERAL, NOT_KEPT)
     columns = {
         name: _whole(name, arrays[f"{which}.{name}"], length)
         for name in STEP_COLUMNS
-        if f"{which}.{name}" in arrays
+        if name not in absent
     }
-    if f"{which}.mask" in arrays:
+    if not several:
         masks = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions)
         columns["mask"] = masks.astype(bool)
     if fault := [name for name, values in columns.items() if len(values) != length]:
         raise ValueError(
             f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars"
         )
-    absent = dict.fromkeys(("mask", *STEP_COLUMNS), NOT_KEPT)
-    return PassRecords(**{**absent, **columns}, events=_group(f"{which}.event.", arrays))
+    events = _group(f"{which}.event.", arrays)
+    if not several and (lost := set(EVENT_COLUMNS) - set(events)):
+        raise ValueError(f"{which} lacks the fills' {', '.join(sorted(lost))}")
+    return PassRecords(**absent, **columns, events=events)
 
 
 def _group(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

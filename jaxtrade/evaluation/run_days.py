@@ -150,16 +150,20 @@ def _walk_days(path: Path) -> RunDays:
     """
     document = digests.read_json(path / WALK, "run the walk-forward again")
     days = _read_daily(path / DAILY, OutOfSampleDays)
+    try:
+        data, market = str(document["data_sha256"]), str(document["market"])
+    except KeyError as error:
+        raise DataError(f"{path / WALK}: lacks {error}; run the walk-forward again") from None
     dates, at = np.unique(days.date, return_index=True)
     known = days.day_bars[at]  # an earlier version has none
     return RunDays(
         str(path),
-        str(document["data_sha256"]),
+        data,
         WALK_SPLIT,
         dates.astype("datetime64[D]"),
         days.by_date(days.net)[0],
         tuple(f"seed {seed}" for seed in days.seeds.tolist()),
-        {str(document["market"]): tuple(known.tolist())} if (known != NO_BARS).any() else {},
+        {market: tuple(known.tolist())} if (known != NO_BARS).any() else {},
     )
 
 

@@ -249,7 +249,7 @@ def evaluate_policies(
     path: Path,
     programs: Programs,
     screen: Screen,
-    tell: Tell,
+    tell: Tell | None,
     kind: str,
     other: bool = False,
     again: bool = False,
@@ -266,7 +266,8 @@ def evaluate_policies(
     Args:
         policies: by the agent's number (`Stack.numbers`).
         path: the run folder. programs: holds those that were begun for this evaluation.
-        screen: shows which agent is evaluated. tell: takes lines about the run.
+        screen: shows which agent is evaluated. tell: takes lines about the run. Default: the screen
+            takes them, and the logger what goes wrong with an advisor.
         kind: the command, as the trial log names it. An evaluation that shows test sessions is
             entered there first.
         other: whether another advisor than the run's own is used.
@@ -310,7 +311,14 @@ def evaluate_policies(
             )
             screen.step(f"{name}tables and pictures")
     results = count_opening(
-        setup, _whole(setup, path, split, found), split, path, kind, other, sha, tell
+        setup,
+        _whole(setup, path, split, found),
+        split,
+        path,
+        kind,
+        other,
+        sha,
+        tell or screen.message,
     )
     folder = folder_of(path, split, other)
     for number, result in results.items():  # its records say of which days and policy they are
@@ -474,7 +482,7 @@ def evaluate_run(request: Request) -> str:
             path,
             programs,
             request.screen,
-            request.screen.message,
+            None,
             "evaluate",
             other=advisor is not None,
             again=request.seed is None and request.agent is None,

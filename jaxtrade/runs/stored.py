@@ -17,7 +17,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.load import Agent, agents_of
 from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
-from jaxtrade.data.members import member_configs, symbols_of
+from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, report, seeds
 from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
@@ -358,7 +358,8 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
 
 def _zone(config: RunConfig) -> str:
     """The zone of the exchange, for the times of frames; of a set that of its first symbol."""
-    return contract_of(member_configs(config)[0].data).zone
+    first = {"market": config.data.markets[0]} if config.data.markets else {}
+    return contract_of(config.data.model_copy(update=first)).zone
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:

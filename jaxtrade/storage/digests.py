@@ -24,8 +24,11 @@ FILE = "digests.json"
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that no reader, and no process that is killed, sees or leaves half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def checked(path: Path) -> bytes:

@@ -167,9 +167,7 @@ class Stack:
 
     @classmethod
     def of_run(cls, config: RunConfig) -> Stack:
-        """The agents of a run, without what those of a sweep have of their own
-        (`runs.setup.Swept.stack`).
-        """
+        """The agents of a run, without what those of a sweep have of their own (`Setup.stack`)."""
         if config.shared.on:
             return cls((config.agents,), (Axes(name=AGENTS),))
         return (

@@ -90,6 +90,15 @@ def test_the_first_advice_stays(path, flush):
     assert cache.get("k") == Cached(ADVICE)
 
 
+def test_an_answer_that_no_table_takes_breaks_nothing(path):
+    """The question is settled all the same, so nothing waits for it."""
+    opened = Opened(path)
+    opened.cache.put("k", question(1), good(latency=float("nan")))
+    assert opened.cache.get("k") is None
+    assert opened.cache.degraded
+    assert len(opened.messages) == 1
+
+
 @pytest.mark.parametrize("failure", list(Failure))
 def test_only_unreadable_answers_are_kept_as_negatives(path, failure):
     """Lost connections, statuses, empty, cut and filtered answers say nothing of the question."""

@@ -167,7 +167,8 @@ def test_which_events_are_shown(keys, names, tmp_path):
             "'importance' = 'HIGH': expected 'low'",
         ),
         (HEAD + f"{NINE},Jobs, of all,high,\n", "line 2: has not as"),
-        (HEAD + f'{NINE},"Jobs,high,\n', "no CSV"),
+        (HEAD + f'{NINE},"Jobs,high,\n', "line 2: no CSV"),
+        (HEAD + f'{NINE},Jobs,high,\n{NINE},"Jobs"x,high,\n', "line 3: no CSV"),
     ],
 )
 def test_a_wrong_calendar_is_named(text, words, tmp_path):

@@ -71,6 +71,11 @@ def test_a_usage_that_cannot_be_is_unknown(tokens):
     assert checked(good()._replace(prompt_tokens=tokens)) == good(0, 0)
 
 
+@pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf])
+def test_a_latency_that_cannot_be_is_unknown(seconds):
+    assert checked(good()._replace(latency=seconds)) == good()._replace(latency=0.0)
+
+
 def test_messages_hold_no_control_characters_and_end():
     assert one_line("a\x1b[2Jb\nc\u202e") == "a [2Jb c "
     assert one_line("x" * 500) == "x" * 200 + "…"

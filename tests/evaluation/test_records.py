@@ -129,6 +129,14 @@ def test_a_missing_or_damaged_file_says_what_to_do(folder, tmp_path):
             read_records(tmp_path / f"{name}.npz")
 
 
+@pytest.mark.parametrize("lost", ["strategy.equity", "account.mask", "strategy.event.price"])
+def test_a_lost_column_is_damage(lost, folder, tmp_path):
+    with np.load(folder / "records.npz") as whole:
+        np.savez(tmp_path / "lost.npz", **{name: whole[name] for name in whole if name != lost})
+    with pytest.raises(DataError, match=r"lost\.npz: cannot be read"):
+        read_records(tmp_path / "lost.npz")
+
+
 def test_a_changed_byte_never_changes_what_is_read(folder, tmp_path):
     """It is refused, or it lies where the archive holds no content, such as an entry's date."""
     whole, refused = (folder / "records.npz").read_bytes(), 0

@@ -430,7 +430,7 @@ def read_events(path: Path) -> Feed:
         found = [_event(row, f"{path}: line {reader.line_num}") for row in reader]
     except csv.Error as error:
         raise DataError(
-            f"{path}: line {reader.line_num}: no CSV ({error}); put cells that hold a comma in "
+            f"{path}: line {reader.reader.line_num}: no CSV ({error}); put cells that hold a comma in "
             "quotes"
         ) from None
     if not found:

@@ -278,6 +278,7 @@ class QuestionQueue:
 
     def __post_init__(self) -> None:
         self._chunk = self._serial = 0
+        self.unseen = 0  # waiting questions that have not been looked up in the cache yet
         # In the order of `chunk`, so that `tick` finds the oldest first.
         self._waiting: dict[Key, Entry] = {}
         self._ranked: list[Entry] = []  # the same by rank, so that the last is sent first
@@ -292,11 +293,6 @@ class QuestionQueue:
     def in_flight(self) -> int:
         """The number of questions that have been sent and not answered."""
         return len(self._flying)
-
-    @property
-    def unseen(self) -> int:
-        """The number of waiting questions that have not been looked up in the cache yet."""
-        return sum(not entry.looked_up for entry in self._ranked)
 
     def state(self, key: Key) -> State:
         """Where the question `key` stands."""
@@ -350,10 +346,12 @@ class QuestionQueue:
 
     def _join(self, entry: Entry) -> None:
         self._waiting[entry.key] = entry
+        self.unseen += not entry.looked_up
         bisect.insort(self._ranked, entry, key=_RANK)
 
     def _leave(self, entry: Entry) -> None:
         del self._waiting[entry.key]
+        self.unseen -= not entry.looked_up
         del self._ranked[bisect.bisect_left(self._ranked, entry.rank, key=_RANK)]
 
     # --- choosing what to send ----------------------------------------------------------------------------------------
@@ -362,7 +360,13 @@ class QuestionQueue:
         """At most `most` questions that have not been looked up in the cache, highest priority
         first.
         """
-        return list(islice((e for e in reversed(self._ranked) if not e.looked_up), most))
+        unseen = (e for e in reversed(self._ranked) if not e.looked_up)
+        return list(islice(unseen, min(most, self.unseen)))
+
+    def looked_up(self, entry: Entry) -> None:
+        """Note that the cache does not have the answer."""
+        self.unseen -= not entry.looked_up
+        entry.looked_up = True
 
     def next(self, now: float) -> Entry | None:
         """The question of the highest priority that may be sent now, or None."""
@@ -511,8 +515,9 @@ class Desk:
         """Look up waiting questions in the cache. Returns whether there are more to look up."""
         for entry in self.queue.to_look_up(min(_LOOK_UPS, max(0, self._space()))):
             entry.cache_key = self.cache.key(self._identity, entry.question)
-            entry.looked_up = not self._known(entry)
-        return bool(self.queue.to_look_up(1)) and self._space() > 0
+            if not self._known(entry):
+                self.queue.looked_up(entry)
+        return self.queue.unseen > 0 and self._space() > 0
 
     def _known(self, entry: Entry) -> bool:
         """Settle a waiting question from the cache. Returns whether the cache settled it."""

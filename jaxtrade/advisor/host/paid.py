@@ -403,8 +403,11 @@ class AdviceCache:
             answer.completion_tokens,
             answer.latency,
         )
-        self._pending.execute(_PUT, row)
-        self._pending.execute(_FORGET, (_MOST_IN_MEMORY,))
+        try:
+            self._pending.execute(_PUT, row)
+            self._pending.execute(_FORGET, (_MOST_IN_MEMORY,))
+        except (sqlite3.Error, OverflowError) as error:  # the answer counts all the same
+            self._degrade(str(error))
 
     def flush(self) -> bool:
         """Write pending answers. Returns False where another process holds the file; they then stay

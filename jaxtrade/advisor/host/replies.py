@@ -345,8 +345,8 @@ def checked(answer: Answer) -> Answer:
     """`answer` after checks of a backend's result.
 
     Unusable advice becomes the failure SCHEMA. An answer with neither advice nor failure becomes
-    EMPTY. Impossible token counts become 0, which means unknown; so does a wait that makes no
-    sense.
+    EMPTY. Impossible token counts become 0, which means unknown; so do a wait and a latency that
+    make no sense.
     """
     if not all(
         type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
@@ -355,6 +355,8 @@ def checked(answer: Answer) -> Answer:
         answer = answer._replace(prompt_tokens=0, completion_tokens=0)
     if not 0 < (answer.retry_after or 0) < math.inf:  # also true for NaN
         answer = answer._replace(retry_after=0.0)
+    if not 0 <= answer.latency < math.inf:
+        answer = answer._replace(latency=0.0)
     if answer.advice and (found := problem(answer.advice)):
         return answer._replace(advice=None, failure=Failure.SCHEMA, detail=found)
     if answer.advice or answer.failure:
