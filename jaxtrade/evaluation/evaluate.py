@@ -28,7 +28,7 @@ from jaxtrade.evaluation.baselines import Agent, greedy, sampled
 from jaxtrade.evaluation.frames import write_frame
 from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.metrics import sessions_of
-from jaxtrade.evaluation.pictures import style
+from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, longest
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.report import write_texts
@@ -342,8 +342,9 @@ def write(
             decimals = result.clock.decimals
             write_frame(result.trades_of(shown.name), new / "trades.csv", decimals)
             write_frame(result.equity_of(shown.name), new / "equity.csv", decimals)
-            for name, figure in result.pictures(shown):
-                style.write(figure, new / name)
+            for each in result.pictures:
+                name, draw = equity.PICTURES[each]
+                style.write(draw(result, shown), new / name)
         write_records(new / RECORDS, result.to_records(shown, also))
 
 

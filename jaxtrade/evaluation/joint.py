@@ -8,7 +8,7 @@ account that ends is followed by a new one at the next session.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
@@ -44,7 +44,6 @@ from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
 
@@ -364,6 +363,7 @@ class JointResult(EvaluationResult):
 
     tick_sizes: tuple[Decimal, ...] = ()
     tables = MappingProxyType({"fills": "trades.csv", "equity": "equity.csv"})
+    pictures = ("profits",)
 
     def _parts(self) -> dict[str, Any]:
         return {"task": "allocate"}
@@ -381,11 +381,6 @@ class JointResult(EvaluationResult):
         agent = self.agent(name)
         of = agent.strategy, agent.account, self.decisions, self.clock
         return joint_frame(*of, self.settings["symbols"])
-
-    def pictures(self, shown: AgentResult) -> Iterator[tuple[str, Figure]]:
-        from jaxtrade.evaluation.pictures import equity
-
-        yield "equity.png", equity.figure_of(self, shown, equity.profits)
 
     def _tick_size(self) -> list[str]:
         return [str(each) for each in self.tick_sizes]

@@ -9,7 +9,7 @@ several (`allocate`); `SetResult` of several symbols with an account each; and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -114,6 +114,7 @@ class Result(Views):
     provenance: dict[str, Any]
     history: SplitHistory | None
     tables: Mapping[str, str] = MappingProxyType({})  # files that a command names below the table
+    pictures: tuple[str, ...] = ("prices", "day")  # of `evaluation.pictures.equity.PICTURES`
 
     def agent(self, name: str) -> AgentResult:
         """The result of the agent `name`. Raises KeyError, which lists the names of this
@@ -279,13 +280,6 @@ class EvaluationResult(Result):
         return frames.equity_frame(
             agent.strategy, agent.account, self.decisions, self.clock, self.start_balance
         )
-
-    def pictures(self, shown: AgentResult) -> Iterator[tuple[str, Figure]]:
-        """The pictures of the agent `shown`: the name of the file and the figure of each."""
-        from jaxtrade.evaluation.pictures import equity
-
-        yield "equity.png", equity.figure_of(self, shown)
-        yield "day.png", equity.day_figure(self, shown)
 
     def to_records(self, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
         """The days, and the bars with what the agent `shown` did there."""

@@ -9,7 +9,7 @@ import pytest
 
 from bench.learning import Learning
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl import ppo as rollout
+from jaxtrade.rl import rollout
 from jaxtrade.rl.ppo import make_ppo
 from tests.rl.probes import Recall, probe_params
 

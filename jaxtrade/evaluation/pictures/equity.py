@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -474,3 +475,11 @@ def _profit(axis: Any, agent: AgentResult, day: Day) -> None:
     axis.plot(x, profit, **LOOKS["profit"])
     style.money_axis(axis, "profit")
     axis.set_title("Profit of the day, open positions at the close of each bar")
+
+
+# The file of each picture, and what draws it: (result, agent) -> Figure.
+PICTURES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "prices": ("equity.png", figure_of),
+    "profits": ("equity.png", partial(figure_of, first=profits)),
+    "day": ("day.png", day_figure),
+}
