@@ -150,12 +150,13 @@ def _walk_days(path: Path) -> RunDays:
     """
     document = digests.read_json(path / WALK, "run the walk-forward again")
     days = _read_daily(path / DAILY, OutOfSampleDays)
-    try:
-        data, market = str(document["data_sha256"]), str(document["market"])
-    except KeyError as error:
-        raise DataError(f"{path / WALK}: lacks {error}; run the walk-forward again") from None
     dates, at = np.unique(days.date, return_index=True)
     known = days.day_bars[at]  # an earlier version has none
+    try:
+        data = str(document["data_sha256"])
+        bars = {str(document["market"]): tuple(known.tolist())} if (known != NO_BARS).any() else {}
+    except KeyError as error:
+        raise DataError(f"{path / WALK}: lacks {error}; run the walk-forward again") from None
     return RunDays(
         str(path),
         data,
@@ -163,7 +164,7 @@ def _walk_days(path: Path) -> RunDays:
         dates.astype("datetime64[D]"),
         days.by_date(days.net)[0],
         tuple(f"seed {seed}" for seed in days.seeds.tolist()),
-        {market: tuple(known.tolist())} if (known != NO_BARS).any() else {},
+        bars,
     )
 
 

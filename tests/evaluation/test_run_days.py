@@ -108,10 +108,10 @@ def test_what_is_missing_or_damaged_is_named(tmp_path):
     (unfinished / "walkforward.json").write_text('{"data_sha256": "d"}')
     with pytest.raises(DataError, match="has not ended"):
         read_run_days(unfinished)
-    without_market = walk(tmp_path / "other", DAYS, [[1, 2, 3, 4]])
-    (without_market / "walkforward.json").write_text('{"data_sha256": "d"}')
-    with pytest.raises(DataError, match=r"walkforward\.json: lacks 'market'"):
-        read_run_days(without_market)
+    without_data = walk(tmp_path / "other", DAYS, [[1, 2, 3, 4]])
+    (without_data / "walkforward.json").write_text('{"market": "ES"}')
+    with pytest.raises(DataError, match=r"walkforward\.json: lacks 'data_sha256'"):
+        read_run_days(without_data)
 
 
 def test_policies_of_other_days_are_not_mixed(tmp_path):
