@@ -34,7 +34,7 @@ from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sm
 from jaxtrade.evaluation.evaluate import agent_key, data_labels
 from jaxtrade.evaluation.frames import fills_frame, joint_frame
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, without_rules
-from jaxtrade.evaluation.records import NOT_KEPT, PassRecords
+from jaxtrade.evaluation.records import NOT_KEPT, OF_ONE_SYMBOL, PassRecords
 from jaxtrade.evaluation.result import NOTHING, AgentResult, EvaluationResult, floor_of
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import BarClock, account_outcome, joint_fills
@@ -389,9 +389,8 @@ class JointResult(EvaluationResult):
         return joint_fills(agent.strategy.event)
 
     def _pass(self, record: Any) -> PassRecords:
-        not_kept = dict.fromkeys(("mask", "stop", "target", "high_water", "reached"), NOT_KEPT)
         return PassRecords(
-            **not_kept,
+            **dict.fromkeys(OF_ONE_SYMBOL, NOT_KEPT),
             action=record.action,
             legal=~record.illegal,
             quantity=record.quantity,

@@ -131,8 +131,7 @@ def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
     """Exponential smoothing, float64[n]: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] =
     seed.
 
-    Every y is rounded as the formula says, bit for bit; filters of libraries round otherwise. Ten years
-    of minutes take a third of a second.
+    Every y is rounded as the formula says, bit for bit; filters of libraries round otherwise.
     """
     out, y = np.empty(len(values)), float(seed)
     for i, x in enumerate(np.asarray(values, np.float64).tolist()):
