@@ -292,6 +292,16 @@ def contract_of(data: DataConfig) -> Contract:
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
 
 
+def micro_of(contract: Contract) -> Contract | None:
+    """Return the micro of a built-in market; None if it has none, or is one."""
+    same = (
+        each
+        for each in CONTRACTS.values()
+        if each.micro and each.price_ranges == contract.price_ranges
+    )
+    return None if contract.micro else next(same, None)
+
+
 def known_contract(symbol: str) -> Contract | None:
     """The built-in market or shipped contract of this symbol; None if there is none."""
     symbol = symbol.upper()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import resolve_account, room_warning
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import (
     DAY,
@@ -17,7 +18,7 @@ from jaxtrade.data.calendar.schedule import (
     most_common,
 )
 from jaxtrade.data.calendar.sessions import schedule_of
-from jaxtrade.data.contracts import contract_of
+from jaxtrade.data.contracts import Contract, contract_of, micro_of
 from jaxtrade.data.findings import check_bars
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import load_bars
@@ -26,6 +27,7 @@ from jaxtrade.notation import cost, iso
 from jaxtrade.text import several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
+STOP_WARNING = 1 / 3  # warn if one stop is more than this share of the account's drawdown
 NOTES_SHOWN = 20
 
 
@@ -132,6 +134,48 @@ def cost_warning(cost: float, risk: float) -> str | None:
     )
 
 
+def stop_warning(turn: RoundTurn, contract: Contract, config: RunConfig) -> str | None:
+    """Return a warning, with the sizes that fit, if the median stop of an entry is more than a third
+    of the account's drawdown; else None. contract: under the configuration.
+    """
+    allowance, quantity = resolve_account(config.account).drawdown, config.env.quantity
+    risk = turn.risk * quantity
+    if config.env.joint or allowance is None or risk <= STOP_WARNING * allowance:
+        return None
+    most, fits = STOP_WARNING * allowance, list[str]()
+    if (fewer := int(most // turn.risk)) and quantity > 1:
+        fits.append(f"env.quantity={fewer}")
+    micro = None if config.data.contract else micro_of(contract)
+    if micro is not None:
+        small = turn.risk * micro.tick_mills / contract.tick_mills
+        if small <= most:
+            fits.append(
+                f"data.market={micro.symbol} with env.quantity=1 (${small:,.0f}; up to "
+                f"{int(most // small)} contracts fit)"
+            )
+    narrow = int(10 * config.brackets.stop_atr * most / risk) / 10
+    least = contract.min_stop_ticks * turn.tick
+    if narrow and least * quantity <= most and not cost_warning(turn.cost, most / quantity):
+        fits.append(f"brackets.stop_atr={narrow:g}")
+    fits.append(f"an account.preset whose drawdown is ${risk / STOP_WARNING:,.0f} or more")
+    return (
+        f"WARNING: one stop (the median, {quantity} {contract.symbol}) is ${risk:,.0f}, "
+        f"{100 * risk / allowance:.0f} % of the account's drawdown of ${allowance:,.0f}: a few losing "
+        f"trades end the account. At most ${most:,.0f} is a third of it, which fits: {', or '.join(fits)}"
+    )
+
+
+def warn_of_sizes(market: Market, config: RunConfig) -> tuple[str, ...]:
+    """Return warnings about costs and stops that are large beside the stop or the account."""
+    turn = round_turn(market, config)
+    found = (
+        cost_warning(turn.cost, turn.risk),
+        room_warning(config.account, turn.cost * config.env.quantity),
+        stop_warning(turn, market.contract.under(config), config),
+    )
+    return tuple(warning for warning in found if warning)
+
+
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     """Figures of a market under a configuration. Money is in dollars, shares are fractions.
 
@@ -188,7 +232,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
 
 
 def describe_text(market: Market, config: RunConfig) -> str:
-    """`describe` as text, with a warning if a round turn costs more than a quarter of the stop."""
+    """Return `describe` as text, with the warnings of `warn_of_sizes`."""
     facts = describe(market, config)
     kind = "SYNTHETIC bars" if facts["synthetic"] else "bars"
     sides = "one: buys and sells at the same prices"
@@ -212,8 +256,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  ambiguous bars {100 * facts['ambiguous_bar_share']:.2f} % of decisions (next bar touches stop and target)",
         f"  fingerprint    {facts['fingerprint']}",
     ]
-    if warning := cost_warning(facts["round_turn_cost"], facts["median_stop_money"]):
-        lines.append(f"  {warning}")
+    lines += [f"  {warning}" for warning in warn_of_sizes(market, config)]
     lines += _notes(facts["notes"])
     return "\n".join(lines)
 

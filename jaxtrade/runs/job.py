@@ -16,9 +16,8 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.accounts import room_warning
 from jaxtrade.config.sweep import flat
-from jaxtrade.data.describe import cost_warning, round_turn
+from jaxtrade.data.describe import warn_of_sizes
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
 from jaxtrade.env.params import describe as describe_stages
@@ -291,16 +290,6 @@ def split_lines(setup: Setup) -> Iterator[str]:
             yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}{few}"
 
 
-def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
-    """Warnings about costs that are large beside the stop or the account."""
-    turn = round_turn(market, config)
-    warnings = (
-        cost_warning(turn.cost, turn.risk),
-        room_warning(config.account, turn.cost * config.env.quantity),
-    )
-    yield from (warning for warning in warnings if warning)
-
-
 def opening_lines(job: Job) -> Iterator[str]:
     setup, market, env = job.setup, job.setup.market, job.setup.env
     yield f"run {job.path}"
@@ -319,7 +308,7 @@ def opening_lines(job: Job) -> Iterator[str]:
     if env.has_brackets:
         for member, config in zip(market.members, members, strict=True):
             name = f"{member.name}: " if len(members) > 1 else ""
-            yield from (f"{name}{warning}" for warning in cost_warnings(member, config))
+            yield from (f"{name}{warning}" for warning in warn_of_sizes(member, config))
     if env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     yield from _about_the_run(job)

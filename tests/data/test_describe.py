@@ -8,12 +8,14 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import (
+    RoundTurn,
     ambiguous_share,
     check,
     check_text,
     decision_rows,
     describe,
     describe_text,
+    stop_warning,
 )
 from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import bundled, from_frame
@@ -134,3 +136,29 @@ def test_verified_sessions_are_labelled_as_verified(es_market):
     inferred = set_to("data.calendar=infer")
     assert "calendar       infer\n" in describe_text(es_market, inferred)
     assert describe(es_market, inferred)["calendar_verified_to"] is None
+
+
+def warned(market, risk, words=""):
+    """The warning about a median stop of NQ or MNQ of so many dollars, with a cost of $14.16."""
+    contract = get_contract(market)
+    config = set_to(f"data.market={market} brackets.stop_atr=6 {words}")
+    tick = contract.tick_mills / 1000
+    turn = RoundTurn(14.16, risk, tick, 0.0, risk / tick)
+    return stop_warning(turn, contract.under(config), config)
+
+
+def test_a_stop_over_a_third_of_the_drawdown_is_named_with_the_sizes_that_fit():
+    """The 50k account lets $2,500 go: a third is $833. NQ's least stop is $100."""
+    said = warned("NQ", 2_020.0)
+    fits = ("data.market=MNQ", "brackets.stop_atr=2.4", "$6,060")
+    assert not missing(said, "$2,020", "81 %", "$2,500", "$833", *fits)
+    assert warned("NQ", 833.0) is None
+    assert warned("NQ", 2_020.0, "account.drawdown=off") is None
+    assert warned("MNQ", 202.0) is None
+    assert not missing(warned("MNQ", 202.0, "env.quantity=10"), "env.quantity=4", "stop_atr=2.4")
+
+
+def test_only_sizes_that_fit_are_named():
+    """A stop of $40 costs a third of itself: no multiple of the range helps there."""
+    said = warned("NQ", 2_020.0, "account.drawdown=120")
+    assert [name for name in ("data.market", "stop_atr=") if name in said] == []
