@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import initial, main
+from jaxtrade.cli.init import hold_out
 from jaxtrade.config import load_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
@@ -91,7 +92,7 @@ def test_a_currency_needs_its_rates_and_those_of_the_same_years(here, capsys):
     refuses(capsys, [*flags, "--set", "data.conversion=rates2019.csv"], "rates span 2019")
     assert not (here / "EURGBP.yaml").exists()
     assert main([*flags, "--set", "data.conversion=rates2013.csv"]) == 0
-    assert load_config("EURGBP.yaml").data.conversion == str(here / "rates2013.csv")
+    assert load_config("EURGBP.yaml").data.conversion == "rates2013.csv"
 
 
 @pytest.mark.slow
@@ -127,13 +128,15 @@ def test_the_report_says_what_was_recognised(es, here, capsys):
     ):
         assert part in said.out
     assert not missing(said.err, "2 things", "--market ES", "--contract FILE", "hours of ES")
-    assert not missing(said.err, f"--set data.time_zone={SERVER}", f"{SERVER} with open", "0.00 %")
+    assert not missing(
+        said.err, f"--set data.time_zone={SERVER}", "with open stamps 0.00 %", "(best fit)"
+    )
     assert list(here.iterdir()) == [here / "es.csv"]
 
 
 def test_a_person_is_asked_only_what_the_file_does_not_say(es, here, typed, capsys):
     (here / "bars.csv").write_bytes(vendors.mt5(es))
-    typed += ["es", ""]  # the market; the time zone that is offered
+    typed += ["1", ""]  # the market, by its number; the time zone that is offered
     assert main(["init", "bars.csv"]) == 0
     assert typed == []
     assert_reads(here / "bars.yaml", es)
@@ -160,7 +163,7 @@ def test_a_new_market_gets_a_contract_file(es, here, typed):
     typed += ["FOO", "future", "", "0", "x", "", "12.5", "", "", "", "0", "1.5", "", ""]
     assert main(["init", "bars.csv"]) == 0
     config = load_config("bars.yaml")
-    assert (config.data.market, config.data.contract) == ("FOO", str(here / "FOO.contract.yaml"))
+    assert (config.data.market, config.data.contract) == ("FOO", "FOO.contract.yaml")
     bars = bars_of(config)
     assert bars.contract.symbol == "FOO"
     assert bars.contract.tick_mills == 12_500
@@ -286,20 +289,50 @@ def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
     assert_reads(here / "eurusd.yaml", eurusd)
 
 
-@pytest.mark.slow
-def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
-    """93 trade dates, of which the first few are history for the features."""
-    eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07")
-    (here / "fxcm.csv").write_bytes(vendors.fxcm(eurusd))
-    flags = ["--market", "EURUSD", "--set", "data.time_zone=UTC", "--set", "data.stamp=open"]
-    assert main(["init", "fxcm.csv", *flags]) == 0
-    split = load_config("fxcm.yaml").split
-    assert (split.validation_sessions, split.test_sessions) == (8, 8)
-    assert (
-        main(["init", "fxcm.csv", *flags, "--out", "own.yaml", "--set", "split.test_sessions=3"])
-        == 0
-    )
-    assert load_config("own.yaml").split.test_sessions == 3
+@pytest.mark.parametrize(
+    ("sessions", "given", "split", "control"),
+    [
+        (63, {}, {"test_sessions": 6}, {}),
+        (5, {}, {"test_sessions": 1}, {}),
+        (63, {"test_sessions": 3}, {"test_sessions": 3}, {}),
+        (
+            63,
+            {"validation_sessions": 6},
+            {"test_sessions": 6, "validation_sessions": 6},
+            {"evaluate_every": 5, "keep": "best"},
+        ),
+        (100, {}, None, {}),  # the default protocol chooses, and uses what it holds out
+        (
+            100,
+            {"test_sessions": 3},
+            {"validation_sessions": 10, "test_sessions": 3, "embargo_sessions": 1},
+            {"evaluate_every": 5, "keep": "best"},
+        ),
+    ],
+)
+def test_no_session_is_held_out_that_nothing_uses(sessions, given, split, control):
+    values = {"split": given} if given else {}
+    hold_out(values, sessions)
+    assert values.get("split") == split
+    assert values.get("control", {}) == control
+
+
+def test_a_control_of_the_users_own_stays():
+    values = {"split": {"validation_sessions": 6}, "control": {"evaluate_every": 2}}
+    hold_out(values, 63)
+    assert values["control"] == {"evaluate_every": 2, "keep": "best"}
+
+
+def test_paths_are_seen_from_the_configuration(es, here, monkeypatch):
+    """It may be moved with its bars, and read from another folder."""
+    (here / "bars").mkdir()
+    (here / "bars" / "glbx.csv").write_bytes(vendors.databento(es))
+    assert main(["init", "bars/glbx.csv", "--out", "bars/mine.yaml"]) == 0
+    assert "file: glbx.csv\n" in (here / "bars" / "mine.yaml").read_text()
+    assert load_config("bars/mine.yaml").data.file == "bars/glbx.csv"
+    (here / "bars").rename(here / "moved")
+    monkeypatch.chdir(here / "moved")
+    assert_reads("mine.yaml", es)
 
 
 # --- guesses ---------------------------------------------------------------------------------------------------------

@@ -7,13 +7,22 @@ Imports no heavy library at load time.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.cli.shared import check_names
-from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
-from jaxtrade.config.run import ENOUGH
+from jaxtrade.config import (
+    RunConfig,
+    SplitConfig,
+    config_path,
+    make_config,
+    overridden,
+    read_values,
+)
+from jaxtrade.config.load import PATHS
+from jaxtrade.config.run import ENOUGH, split_of
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
@@ -25,9 +34,10 @@ if TYPE_CHECKING:
     from jaxtrade.data.contracts import Contract
     from jaxtrade.data.examine import Examined
 
-# One session in so many is held out for validation, and as many for the test, where the default
-# protocol (`config.run`) would hold out one day alone.
+# One session in so many is held out for the test, where the default protocol (`config.run`) would
+# hold out one day alone.
 HELD_OUT = 10
+EVERY = 5  # chunks between two evaluations on validation sessions; `quickstart` has 25 chunks
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 
@@ -61,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.file.is_dir():
         _refuse_set(args.file)
     file = _one_file(args.file, out) if args.file.is_dir() else args.file
-    data["file"] = str(file.resolve())
+    data["file"] = str(file.absolute())
     stated = make_config(
         values, "quickstart and --set"
     ).data  # before anything slow: wrong keys and values
@@ -91,10 +101,8 @@ def run(args: argparse.Namespace) -> int:
     for question in questions:
         given = ask(question)
         data[question.key] = float(given) if question.key == "price_scale" else given
-    if data.get("conversion"):
-        data["conversion"] = str(Path(data["conversion"]).resolve())  # the configuration may move
     values["data"] = named | data | named
-    return _finish(values, overridden({}, args.overrides).get("split", {}), seen, out)
+    return _finish(values, seen, out)
 
 
 def _stem(file: Path) -> str:
@@ -166,39 +174,40 @@ def _require_answers(seen: Examined, contract: Contract | None, questions: list[
     ]
     for question in missing:
         lines.append(f"  {question.flag}")
-        lines += [f"      {hint}" for hint in question.hints]
+        lines += [f"      {line}" for line in question.list_choices()]
     raise ConfigError("\n".join(lines))
 
 
-def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: Path) -> int:
-    """Check that the configuration reads the file, and write it. split: the section as the user
-    gave it.
-    """
+def _finish(values: dict[str, Any], seen: Examined, out: Path) -> int:
+    """Check that the configuration reads the file, and write it."""
     config = make_config(values, "the new configuration")
     check_names(config, own_files=True)
-    from jaxtrade.data.describe import check_text
+    from jaxtrade.data.describe import check_text, warn_of_sizes
+    from jaxtrade.data.market import build_market
     from jaxtrade.data.sources import bars_of, load_rates, tick_values
 
     bars, sessions, left_out = _whole_sessions(config, bars_of(config))
     if left_out is not None:
         values["data"]["end"] = str(left_out.before)
-        config = make_config(values, "the new configuration")
-    checked = check_text(bars, config)
-    tick_values(
-        bars, load_rates(config.data, bars.contract)
-    )  # rates of other years would fail only when training
+    hold_out(values, sessions)
+    config = make_config(values, "the new configuration")
+    checked, rates = check_text(bars, config), load_rates(config.data, bars.contract)
+    tick_values(bars, rates)  # rates of other years would fail only when training
     if left_out is not None:
         show(
             f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
             f"(data.end={left_out.before})"
         )
     show(checked)
-    if split or sessions < ENOUGH:
-        values["split"] = {
-            "validation_sessions": sessions // HELD_OUT,
-            "test_sessions": max(1, sessions // HELD_OUT),
-            **split,
-        }
+    if sessions:
+        market = build_market(bars, config, rates=rates, on_device=False)
+        for warning in warn_of_sizes(market, config):
+            show(f"  {warning}")
+    values["data"] |= {
+        key: _seen_from(out.parent, path)
+        for key, path in values["data"].items()
+        if key in PATHS and isinstance(path, str) and Path(path).exists()
+    }
     text = (
         f"# Written by jaxtrade init from {seen.file}, read as {seen.layout.title}: {sessions} sessions.\n"
         + dump_yaml(values)
@@ -208,6 +217,29 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     named = shlex.quote(str(out))
     show(f"\nwritten: {out}\nnext:\n  jaxtrade data describe {named}\n  jaxtrade train {named}")
     return 0
+
+
+def hold_out(values: dict[str, Any], sessions: int) -> None:
+    """Complete the sections `split` and `control` of a new configuration, so that all sessions that
+    are held out are used. sessions: with decisions.
+    """
+    given = values.get("split", {})
+    if sessions < ENOUGH:
+        values["split"] = {"test_sessions": max(1, sessions // HELD_OUT), **given}
+    elif given:
+        values["split"] = dict(split_of(SplitConfig(), sessions)) | given
+    control = values.get("control", {})
+    if values.get("split", {}).get("validation_sessions") and control.get("evaluate_every") != 0:
+        values["control"] = {"evaluate_every": EVERY, "keep": "best"} | control
+
+
+def _seen_from(folder: Path, path: str) -> str:
+    """Return a path as seen from a folder; the whole path where no relative one leads there."""
+    place = Path(path).parent.resolve() / Path(path).name
+    try:
+        return Path(os.path.relpath(place, folder.resolve())).as_posix()
+    except ValueError:  # another drive of Windows
+        return str(place)
 
 
 def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort | None]:

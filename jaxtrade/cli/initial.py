@@ -19,6 +19,7 @@ from jaxtrade.data.contracts import (
     load_contract,
 )
 from jaxtrade.data.examine import (
+    Clock,
     Examined,
     candidates,
     clear_winner,
@@ -34,7 +35,7 @@ from jaxtrade.data.read.stamps import known_zone
 from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
 from jaxtrade.notation import iso
-from jaxtrade.text import show
+from jaxtrade.text import aligned, show
 
 # Questions of a command to a person at a terminal, or the list of flags that answer them.
 
@@ -44,17 +45,39 @@ TRIES = 3
 class Question(NamedTuple):
     """One thing that a command cannot know.
 
-    text: the question. flag: how to answer it on the command line. hints: lines printed before it.
-    usual: the answer to an empty line; None if there is none. check: raises ConfigError for an
-    answer that is not allowed. key: of `data`, which the answer sets, if it sets one.
+    text: the question. flag: how to answer it on the command line. check: raises ConfigError for an
+    answer that is not allowed; None: one of the choices. choices: (answer, what speaks for it).
+    usual: the answer to an empty line; None if there is none. key: of `data`, which the answer
+    sets, if it sets one.
     """
 
     text: str
     flag: str
-    check: Callable[[str], object]
-    hints: tuple[str, ...] = ()
+    check: Callable[[str], object] | None = None
+    choices: tuple[tuple[str, str], ...] = ()
     usual: str | None = None
     key: str = ""
+
+    def list_choices(self) -> list[str]:
+        """Return the choices as numbered lines; the usual one is marked as the best fit."""
+        rows = [
+            (str(number), answer, f"{why}{' (best fit)' if answer == self.usual else ''}".strip())
+            for number, (answer, why) in enumerate(self.choices, 1)
+        ]
+        return aligned(rows, (1, 2)) if rows else []
+
+    def read(self, typed: str) -> str:
+        """Return the answer to a line: a choice's number, or the answer itself. Raises ConfigError
+        for one that is not allowed.
+        """
+        given, known = typed.strip() or self.usual or "", [answer for answer, _ in self.choices]
+        if given.isdecimal() and 0 < int(given) <= len(known):
+            given = known[int(given) - 1]
+        if self.check is not None:
+            self.check(given)
+        elif given not in known:
+            raise ConfigError(f"expected {', '.join(known)}, or its number; found '{given}'")
+        return given
 
 
 def may_ask(refused: bool) -> bool:
@@ -66,31 +89,17 @@ def ask(question: Question) -> str:
     """The answer, as typed. Raises ConfigError after three answers that are not allowed, or at the
     end of input.
     """
-    for hint in question.hints:
-        show(f"  {hint}")
+    for line in question.list_choices():
+        show(f"  {line}")
     usual = "" if question.usual is None else f" [{question.usual}]"
     for _ in range(TRIES):
         try:
-            given = input(f"{question.text}{usual}: ").strip() or question.usual or ""
+            return question.read(input(f"{question.text}{usual}: "))
         except EOFError:
             break
-        try:
-            question.check(given)
         except ConfigError as error:
             show(f"  {error}")
-            continue
-        return given
     raise ConfigError(f"no answer to '{question.text}'; give {question.flag}")
-
-
-def one_of(*allowed: str) -> Callable[[str], None]:
-    """A check for one of some words."""
-
-    def check(given: str) -> None:
-        if given not in allowed:
-            raise ConfigError(f"expected {', '.join(allowed)}; found '{given}'")
-
-    return check
 
 
 def number(least: float, whole: bool = False) -> Callable[[str], None]:
@@ -218,14 +227,12 @@ def market_question(seen: Examined) -> Question:
         for candidate in found[1:]
     )
     usual = found[0].symbol if found and (len(found[0].why) > 1 or micros) else None
-    hints = tuple(
-        f"{candidate.symbol}: by {' and '.join(candidate.why)}" for candidate in found[:SHOWN]
-    )
+    choices = tuple((each.symbol, f"by {' and '.join(each.why)}") for each in found[:SHOWN])
     return Question(
         "Which market is it (a symbol; a new one begins a contract file)?",
         f"--market {usual or 'SYMBOL'} (or --contract FILE)",
         _symbol,
-        hints,
+        choices,
         usual,
     )
 
@@ -248,12 +255,15 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
         f"  jaxtrade does not know {symbol}. Its figures go into {path}; they are in its broker's specification."
     )
 
-    def figure(text: str, check: Callable[[str], object], usual: str | None = None) -> str:
+    def figure(
+        text: str, check: Callable[[str], object] | None, usual: str | None = None, *names: str
+    ) -> str:
+        choices = tuple((name, "") for name in names)
         return ask(
-            Question(f"  {text}", "--contract FILE (docs/data.md, Markets)", check, (), usual)
+            Question(f"  {text}", "--contract FILE (docs/data.md, Markets)", check, choices, usual)
         )
 
-    kind: Kind = figure("Kind (future, fx, equity)", one_of("future", "fx", "equity"))  # type: ignore[assignment]
+    kind: Kind = figure("Kind", None, None, *CALENDARS)  # type: ignore[assignment]
     currency = figure("Currency of its prices", _currency, "USD")
     tick = figure("Tick: the smallest price step", number(0), f"{seen.step:.{seen.decimals}f}")
     units = {"future": None, "fx": 100_000, "equity": 100}[kind]
@@ -278,11 +288,7 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
         "min_stop_ticks": int(
             figure("Smallest stop distance in ticks", number(1, whole=True), stop)
         ),
-        "calendar": figure(
-            f"Trading hours ({', '.join(CALENDARS[kind])})",
-            one_of(*CALENDARS[kind]),
-            CALENDARS[kind][0],
-        ),
+        "calendar": figure("Trading hours", None, CALENDARS[kind][0], *CALENDARS[kind]),
     }
     with path.open("x", encoding="utf-8") as file:
         file.write(f"# Written by jaxtrade init for {Path(seen.file).name}.\n" + dump_yaml(values))
@@ -311,32 +317,32 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
         if unit is not None and contradicts(seen, contract):
             asked.append(
                 Question(
-                    "Points per unit of the file's prices?",
+                    f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit. Points per "
+                    "unit of the file's prices?",
                     f"--set data.price_scale={unit:g}",
                     number(0),
-                    (f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit",),
-                    f"{unit:g}",
-                    "price_scale",
+                    usual=f"{unit:g}",
+                    key="price_scale",
                 )
             )
     if not seen.ordered:
         asked.append(
             Question(
-                f"Is {seen.text[0]} written with the month first (mdy) or the day first (dmy)?",
+                f"How is {seen.text[0]} written?",
                 "--set data.date_order=mdy (or dmy)",
-                one_of("mdy", "dmy"),
+                choices=(("mdy", "the month first"), ("dmy", "the day first")),
                 key="date_order",
             )
         )
     if len(seen.contracts) > 1 and stated.expiry is None and stated.roll == "off":
-        codes = [code for code, _ in seen.contracts]
+        usual = seen.contracts[0][0]
         asked.append(
             Question(
                 "Which contract?",
-                f"--set data.expiry={codes[0]} (or data.roll=..., see docs/data.md)",
-                one_of(*codes),
-                (),
-                codes[0],
+                f"--set data.expiry={usual} (or data.roll=..., see docs/data.md)",
+                None,
+                tuple((code, f"{rows:,} rows") for code, rows in seen.contracts),
+                usual,
                 "expiry",
             )
         )
@@ -345,11 +351,10 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
         if rate is not None:
             asked.append(
                 Question(
-                    f"Profits arise in {contract.currency}. Which file of bars of "
-                    f"{rate.symbol} converts them to dollars?",
+                    f"Profits arise in {contract.currency}. Which file of bars of {rate.symbol}, of the "
+                    "same time and stamped as these bars, converts them to dollars?",
                     "--set data.conversion=FILE",
                     _file,
-                    (f"bars of {rate.symbol} of the same time, stamped as these bars",),
                     key="conversion",
                 )
             )
@@ -375,32 +380,27 @@ def _clock_questions(seen: Examined, contract: Contract | None) -> list[Question
     ]
     found = clocks(seen, contract) if contract is not None and missing else []
     best = clear_winner(found)
-    evidence = (
-        ()
-        if contract is None
-        else tuple(
-            f"by the hours of {contract.symbol}: {clock.time_zone} with {clock.stamp} stamps puts "
-            f"{100 * clock.closed:.2f} % of the bars into closed hours"
-            for clock in found[:SHOWN]
-        )
+    return [_clock_question(key, seen, contract, found, best) for key in missing]
+
+
+def _clock_question(
+    key: str, seen: Examined, contract: Contract | None, found: list[Clock], best: Clock | None
+) -> Question:
+    """Return the question for `time_zone` or `stamp`. found: clocks, the best first."""
+    whys: dict[str, list[str]] = {} if key == "time_zone" else {"open": [], "close": []}
+    for clock in found[: 2 * SHOWN]:
+        if contract is not None and not whys.get(getattr(clock, key)):  # its best clock alone
+            beside = f"{clock.stamp} stamps" if key == "time_zone" else clock.time_zone
+            share = f"{100 * clock.closed:.2f} % of the bars in closed hours of {contract.symbol}"
+            whys[getattr(clock, key)] = [f"with {beside} {share}"]
+    for item in seen.layout.usual or PLAIN:
+        if value := getattr(item, key):
+            whys.setdefault(value, []).append(f"usual for {item.whose}")
+    choices = tuple((value, "; ".join(why)) for value, why in whys.items())
+    usual = None if best is None else str(getattr(best, key))
+    text, other, check = (
+        ("Time zone of the stamps (also another IANA name, perhaps with +7h)?", "ZONE", known_zone)
+        if key == "time_zone"
+        else ("Does a stamp name its bar's open or its close?", "open (or close)", None)
     )
-    usual = seen.layout.usual
-    questions = []
-    for key in missing:
-        told = [
-            f"{item.whose}: {getattr(item, key)}" for item in usual or PLAIN if getattr(item, key)
-        ]
-        value = None if best is None else str(getattr(best, key))
-        hints = (*(f"usual for {line}" for line in told), *(evidence if key == missing[0] else ()))
-        text, flag, check = (
-            ("Time zone of the stamps (an IANA name, perhaps with +7h)?", "ZONE", known_zone)
-            if key == "time_zone"
-            else (
-                "Does a stamp name its bar's open or its close?",
-                "open (or close)",
-                one_of("open", "close"),
-            )
-        )
-        flag = f"--set data.{key}={value or flag}"
-        questions.append(Question(text, flag, check, hints, value, key))
-    return questions
+    return Question(text, f"--set data.{key}={usual or other}", check, choices, usual, key)

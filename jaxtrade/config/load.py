@@ -31,6 +31,7 @@ from jaxtrade.config.faults import (
     without,
 )
 from jaxtrade.config.learners import chosen_key
+from jaxtrade.config.market import PLACES
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.sweep import SweepConfig, settings_of
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
@@ -44,6 +45,7 @@ Changes = Iterable[str] | Values  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
 BARS = (".csv", ".tsv", ".gz", ".zip", ".parquet")  # endings of files that are no text of keys
 ALGORITHM, DEFAULT = "algorithm", RunConfig.model_fields["algorithm"].default
+PATHS = {*PLACES, "calendar"}  # keys of `data` that may name a file
 SET = "--set"  # where a value came from, in messages, if it is no file
 
 
@@ -239,7 +241,24 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
     if name is None:
         return _changed({}, "defaults", set, settings)
     path = config_path(str(name))
-    return _changed(read_values(path), shown(path), set, settings)
+    return _changed(locate(read_values(path), path.parent), shown(path), set, settings)
+
+
+def locate(values: Values, folder: Path, inside: bool = False) -> dict[str, Any]:
+    """Return the nested values of a configuration in `folder`. In its sections `data`, a relative
+    path of a file that lies there leads there; any other stays, and is seen from the working
+    directory. inside: whether the values are of such a section.
+    """
+    found = dict(values)
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found[key] = locate(value, folder, inside or key == "data")
+        elif inside and key in PATHS and isinstance(value, str) and folder != Path():
+            place = folder / value
+            found[key] = (
+                str(place) if place.is_file() or (key == "folder" and place.is_dir()) else value
+            )
+    return found
 
 
 def changed_config(

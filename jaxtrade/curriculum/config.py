@@ -25,7 +25,7 @@ from jaxtrade.config import (
 from jaxtrade.config.base import FromZero, NotNegative, Section
 from jaxtrade.config.faults import migrated
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.load import module_names
+from jaxtrade.config.load import locate, module_names
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import files
@@ -123,7 +123,8 @@ def load_curriculum(
             sessions and there are none. All faults of the file and its phases are reported at once.
     """
     path = config_path(name)
-    return _resolved(shown(path), name, read_values(path), overrides, base, resolve)
+    values = locate(read_values(path), path.parent)
+    return _resolved(shown(path), name, values, overrides, base, resolve)
 
 
 def _resolved(
