@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from jaxtrade.cli import entry, main
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.read.bars import bundled
 from jaxtrade.storage.sinks import read_rows
-from tests import uncounted
+from tests import uncounted, vendors
 from tests.messages import missing, refuses
 from tests.reading import read_json
 
@@ -167,6 +169,20 @@ def test_data_check_reports_a_good_file(tmp_path, capsys):
     path = write_csv(tmp_path / "bars.csv", ROWS)
     assert main(["data", "check", str(path), *STATED]) == 0
     assert "no fault" in capsys.readouterr().out
+
+
+def test_data_takes_a_file_or_the_configuration_that_reads_it(tmp_path, capsys):
+    """Both are the same bars. `init` writes such a configuration, and names the bars from there."""
+    path = tmp_path / "bars.csv"
+    path.write_bytes(vendors.databento(bundled(get_contract("ES"), end="2013-10-08")))
+    (tmp_path / "mine.yaml").write_text("data: {source: file, file: bars.csv, market: ES}\n")
+    for action in ("check", "describe"):
+        said = []
+        for given in (path, tmp_path / "mine.yaml"):
+            assert main(["data", action, str(given)]) == 0
+            said.append(capsys.readouterr().out.splitlines()[:3])  # without what the keys decide
+        assert said[0] == said[1]
+        assert str(path) in said[0][0]
 
 
 TINY = (

@@ -34,6 +34,7 @@ from jaxtrade.text import pairs, printable, show
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
+YAML = (".yaml", ".yml")
 FULL, CLOSED = "free some space", "change its rights"
 DISK_FAULTS = {
     errno.ENOSPC: FULL,
@@ -97,26 +98,47 @@ def _evaluate(args: Namespace) -> int:
 
 
 def _data(args: Namespace) -> int:
-    if args.action == "check":
-        config, failed = resolve(args, own_files=True), False
-        from jaxtrade.data.describe import check
+    from jaxtrade.data.members import member_configs
 
-        for name in args.files:
-            try:
-                show(check(name, config))
-            except DataError as error:
-                failed = True
-                print(printable(f"error: {error}"), file=sys.stderr)
-        return DataError.exit_code if failed else 0
-    config = resolve(args, training=False)
+    if args.action == "check":
+        return _check_files(args)
+    given = Path(args.config or "")
+    bars = given.is_file() and given.suffix not in ("", *YAML)  # and no configuration
+    own = {"config": None, "data": args.config} if bars else {}
+    config = resolve(args, training=False, **own)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
-    from jaxtrade.data.members import member_configs
 
     show(
         "\n\n".join(describe_text(load_market(member), member) for member in member_configs(config))
     )
     return 0
+
+
+def _check_files(args: Namespace) -> int:
+    """Check files of bars, and the bars of configurations. Returns the exit code."""
+    from jaxtrade.data.members import member_configs
+
+    configs = {
+        name: member_configs(resolve(args, training=False, config=name))
+        if Path(name).suffix in YAML
+        else None
+        for name in args.files
+    }
+    stated, failed = resolve(args, own_files=True) if None in configs.values() else None, False
+    from jaxtrade.data.describe import check, check_text
+    from jaxtrade.data.sources import bars_of
+
+    for name, members in configs.items():
+        try:
+            if members is None:
+                show(check(name, stated))
+            for member in members or ():
+                show(check_text(bars_of(member), member))
+        except DataError as error:
+            failed = True
+            print(printable(f"error: {error}"), file=sys.stderr)
+    return DataError.exit_code if failed else 0
 
 
 def _replay(args: Namespace) -> int:

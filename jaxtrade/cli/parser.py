@@ -234,7 +234,8 @@ MARKET_DATA = (
         "check": (
             "read and validate files; exit 2 if any of them has a fault",
             """
-            FILE+ -> files  bars: CSV, CSV.gz or Parquet
+            FILE+ -> files  bars (CSV, CSV.gz or Parquet), or the YAML file of a configuration that
+                reads them
             --market MARKET  contract symbol (default: ES)
             --contract FILE  your own contract, instead of --market
             --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.stamp=open --set
@@ -244,7 +245,7 @@ MARKET_DATA = (
         ),
         "describe": (
             "sessions, stops, costs and ambiguous bars of a market",
-            "config?  a YAML file or a shipped configuration (default: quickstart)",
+            "config?  a YAML file, a shipped configuration, or a file of bars as with --data (default: quickstart)",
             DATA,
         ),
     },

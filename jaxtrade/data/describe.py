@@ -13,22 +13,24 @@ from jaxtrade.config.accounts import resolve_account, room_warning
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import (
     DAY,
+    Schedule,
     hhmm,
     local_seconds,
     most_common,
 )
-from jaxtrade.data.calendar.sessions import schedule_of
+from jaxtrade.data.calendar.sessions import HOLE, list_holes, schedule_of
 from jaxtrade.data.contracts import Contract, contract_of, micro_of
 from jaxtrade.data.findings import check_bars
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.sources import dollars_per_tick, read_keys
-from jaxtrade.notation import cost, iso
+from jaxtrade.notation import cost, iso, local
 from jaxtrade.text import several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 STOP_WARNING = 1 / 3  # warn if one stop is more than this share of the account's drawdown
 NOTES_SHOWN = 20
+DAYS_SHOWN, HOLES_SHOWN = 40, 6  # days with holes, and holes of one day
 
 
 def decision_rows(market: Market) -> np.ndarray:
@@ -255,6 +257,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"{market.contract.under(config).min_stop_ticks} ticks)",
         f"  ambiguous bars {100 * facts['ambiguous_bar_share']:.2f} % of decisions (next bar touches stop and target)",
         f"  fingerprint    {facts['fingerprint']}",
+        *list_hole_days(market.bars, schedule_of(market.bars, config.data.calendar)),
     ]
     lines += [f"  {warning}" for warning in warn_of_sizes(market, config)]
     lines += _notes(facts["notes"])
@@ -301,14 +304,33 @@ def _notes(notes: list[str]) -> list[str]:
     return lines
 
 
+def list_hole_days(bars: Bars, schedule: Schedule) -> list[str]:
+    """Return lines that list the holes by day, in exchange time; none of generated bars."""
+    days: dict[str, list[str]] = {}
+    for hole in () if bars.synthetic else list_holes(bars, schedule):
+        begin, end = (local(each, bars.contract.zone, "%H:%M") for each in (hole.begin, hole.end))
+        days.setdefault(hole.day, []).append(f"{begin}-{end} ({hole.seconds // 60} min)")
+    lines = [
+        f"{day}: {', '.join(holes[:HOLES_SHOWN])}"
+        + (f" and {len(holes) - HOLES_SHOWN} more" if len(holes) > HOLES_SHOWN else "")
+        for day, holes in days.items()
+    ]
+    if not lines:
+        return []
+    head = (
+        f"  holes          on {several(len(days), 'day')}, of more than {HOLE // 60} minutes, in exchange "
+        "time; no decision is taken in them"
+    )
+    more = [f"and {len(lines) - DAYS_SHOWN} more days"] if len(lines) > DAYS_SHOWN else []
+    return [head, *(f"                 {line}" for line in [*lines[:DAYS_SHOWN], *more])]
+
+
 def check(file: str, config: RunConfig) -> str:
     """Read and validate one file and compare it with the calendar. Returns the findings as text.
 
     Raises DataError with every fault, or ConfigError for an unknown market.
     """
-    data = config.data
-    contract = contract_of(data)
-    bars = load_bars(file, contract, **read_keys(config, False))
+    bars = load_bars(file, contract_of(config.data), **read_keys(config, False))
     return check_text(bars, config)
 
 
@@ -328,6 +350,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'bid and ask' if bars.ask else 'one'}",
         f"  calendar       {schedule.name}: {len(found)} findings",
+        *list_hole_days(bars, schedule),
     ]
     if not len(decision_sessions(bars, schedule, config).date):
         lines.append(

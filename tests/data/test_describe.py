@@ -6,7 +6,8 @@ import pytest
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import table_schedule
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.calendar.sessions import Hole, list_holes
+from jaxtrade.data.contracts import ZONE, get_contract
 from jaxtrade.data.describe import (
     RoundTurn,
     ambiguous_share,
@@ -21,7 +22,8 @@ from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import bundled, from_frame
 from jaxtrade.data.synthetic import session_minutes
 from jaxtrade.errors import DataError
-from tests.data.conftest import set_to
+from jaxtrade.notation import local
+from tests.data.conftest import set_to, table_of
 from tests.data.damaged import FIELDS, regular_hours
 from tests.messages import missing
 
@@ -162,3 +164,35 @@ def test_only_sizes_that_fit_are_named():
     """A stop of $40 costs a third of itself: no multiple of the range helps there."""
     said = warned("NQ", 2_020.0, "account.drawdown=120")
     assert [name for name in ("data.market", "stop_atr=") if name in said] == []
+
+
+def test_holes_are_listed_by_day(es_bars):
+    """Two holes of a day, one of five minutes, which is none, and the break at the end of a day."""
+    at = set(range(1000, 1010)) | set(range(1100, 1106)) | set(range(1200, 1205))
+    keep = np.array([i not in at for i in range(len(es_bars))])
+    bars = es_bars.rows(keep)
+    schedule = table_of(bars)
+    assert list_holes(es_bars, schedule) == []
+    day = str(es_bars.trade_dates[1000])
+    expected = [
+        Hole(day, int(es_bars.time[a]), int(es_bars.time[b]), 60 * (b - a))
+        for a, b in ((1000, 1010), (1100, 1106))
+    ]
+    assert list_holes(bars, schedule) == expected
+    for text in (
+        check_text(bars, RunConfig()),
+        describe_text(build_market(bars, RunConfig()), RunConfig()),
+    ):
+        [line] = [line for line in text.splitlines() if line.strip().startswith(f"{day}: ")]
+        assert line.endswith("11:12-11:22 (10 min), 12:52-12:58 (6 min)")
+
+
+def test_a_halt_is_no_hole_and_shortens_one(es_bars):
+    """The market of 2013 stood still from 16:15 to 16:30."""
+    clock = [local(int(each), ZONE, "%H:%M") for each in es_bars.time]
+    first = clock.index("16:14")
+    bars = es_bars.rows(np.arange(len(es_bars)) != first)
+    assert list_holes(bars, table_of(bars)) == []
+    keep = (np.arange(len(es_bars)) < first - 9) | (np.arange(len(es_bars)) > first)
+    [hole] = list_holes(es_bars.rows(keep), table_of(es_bars))
+    assert hole.seconds == 600

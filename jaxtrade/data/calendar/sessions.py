@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import time, timedelta
+from typing import NamedTuple
 
 import numpy as np
 
@@ -94,6 +95,39 @@ def window_ages(ids: np.ndarray) -> np.ndarray:
     starts = np.concatenate([[True], np.diff(ids) != 0])
     rows = np.arange(len(ids))
     return rows - np.maximum.accumulate(np.where(starts, rows, 0))
+
+
+# A shorter hole is usual where few trade at night.
+HOLE = 300  # seconds
+
+
+class Hole(NamedTuple):
+    """Scheduled time without a bar, between two bars of a session. day: the trade date. begin, end:
+    UTC seconds. seconds: its length, without the daily halt.
+    """
+
+    day: str
+    begin: int
+    end: int
+    seconds: int
+
+
+def list_holes(bars: Bars, schedule: Schedule) -> list[Hole]:
+    """Return the holes of more than five minutes, in order. What is missing at the ends of a session
+    is none: a file may have regular hours alone.
+    """
+    at = schedule.find(bars.trade_dates)
+    begin, end = bars.time[:-1] + bars.bar_seconds, bars.time[1:]
+    rows = np.flatnonzero((end - begin > HOLE) & (at[1:] == at[:-1]) & (at[1:] >= 0))
+    own = at[rows]
+    begin = np.clip(begin[rows], schedule.open[own], schedule.close[own])
+    end = np.clip(end[rows], schedule.open[own], schedule.close[own])
+    halt = np.clip(schedule.halts[own], begin[:, None], end[:, None])
+    seconds = end - begin - (halt[:, 1] - halt[:, 0])
+    return [
+        Hole(str(schedule.dates[own[i]]), int(begin[i]), int(end[i]), int(seconds[i]))
+        for i in np.flatnonzero(seconds > HOLE)
+    ]
 
 
 def bars_to_flat(bars: Bars, schedule: Schedule) -> np.ndarray:
