@@ -119,22 +119,21 @@ def _check_files(args: Namespace) -> int:
     """Check files of bars, and the bars of configurations. Returns the exit code."""
     from jaxtrade.data.members import member_configs
 
-    configs = {
+    configs = {  # all of them before anything is read
         name: member_configs(resolve(args, training=False, config=name))
         if Path(name).suffix in YAML
-        else None
+        else (resolve(args, own_files=True),)
         for name in args.files
     }
-    stated, failed = resolve(args, own_files=True) if None in configs.values() else None, False
+    failed = False
     from jaxtrade.data.describe import check, check_text
     from jaxtrade.data.sources import bars_of
 
     for name, members in configs.items():
         try:
-            if members is None:
-                show(check(name, stated))
-            for member in members or ():
-                show(check_text(bars_of(member), member))
+            for each in members:
+                own = Path(name).suffix in YAML
+                show(check_text(bars_of(each), each) if own else check(name, each))
         except DataError as error:
             failed = True
             print(printable(f"error: {error}"), file=sys.stderr)
