@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import importlib
 import io
+import json
 import os
 import sys
 import traceback
@@ -19,6 +20,8 @@ from jaxtrade import interrupt
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
+from jaxtrade.config.accounts import PRESETS
+from jaxtrade.config.faults import suggest
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import (
     ConfigError,
@@ -30,7 +33,7 @@ from jaxtrade.errors import (
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.runs.processes import layout_of, leave, say
-from jaxtrade.text import pairs, printable, show
+from jaxtrade.text import json_text, pairs, printable, show
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -65,35 +68,46 @@ def _evaluate(args: Namespace) -> int:
     if spec is not None:
         refuse(
             args,
-            (*runs.GRIDS, "pass_probability", "breakdown", "advisor", "overrides"),
+            (*runs.GRIDS, "pass_probability", "breakdown", "advisor", "overrides", "account"),
             f"--nulls {spec}: tests the run as it is",
         )
+    accounts = [None] if args.account is None else args.account.split(",")
+    for name in accounts:
+        if name is not None and name not in PRESETS:
+            raise ConfigError(
+                f"--account {name}: no account preset has this name{suggest(name, PRESETS)} (jaxtrade "
+                "list accounts)"
+            )
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
         from jaxtrade.runs.evaluate import Request, evaluate_run
         from jaxtrade.runs.studies import grid_run, nulls_run, study_run
 
-        request = Request(
-            Path(args.run),
-            args.split,
-            args.json,
-            args.seed,
-            args.advisor,
-            args.overrides,
-            args.data,
-            screen,
-            args.agent,
-        )
-        titles = [title for flag, title in runs.GRIDS.items() if getattr(args, flag)]
-        if studies:
-            text = study_run(request, runs.draws(args), args.breakdown)
-        elif spec is not None:
-            text = nulls_run(request, spec)
-        elif titles:
-            text = grid_run(request, titles)
-        else:
-            text = evaluate_run(request)
-    print_result(text, screen)
+        titles, texts = [title for flag, title in runs.GRIDS.items() if getattr(args, flag)], []
+        for account in accounts:
+            request = Request(
+                Path(args.run),
+                args.split,
+                args.json,
+                args.seed,
+                args.advisor,
+                args.overrides,
+                args.data,
+                screen,
+                args.agent,
+                account,
+            )
+            if studies:
+                texts.append(study_run(request, runs.draws(args), args.breakdown))
+            elif spec is not None:
+                texts.append(nulls_run(request, spec))
+            elif titles:
+                texts.append(grid_run(request, titles))
+            else:
+                texts.append(evaluate_run(request))
+    if args.json and len(texts) > 1:
+        texts = [json_text(dict(zip(accounts, map(json.loads, texts), strict=True)))]
+    print_result("\n\n".join(texts), screen)
     return 0
 
 

@@ -15,8 +15,12 @@ import jax
 
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import DataConfig, RunConfig, make_config, overridden
-from jaxtrade.data.members import file_of
+from jaxtrade.config.accounts import check_account
+from jaxtrade.data.describe import round_turn, stop_warning
+from jaxtrade.data.members import file_of, member_configs
+from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
+from jaxtrade.env.tasks.base import NO_RECORD
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, write
@@ -212,6 +216,35 @@ def advised(
     return replace(setup, config=config)
 
 
+def under_account(setup: Setup, name: str) -> Setup:
+    """Return the setup with the rules of an account preset, as they are, in place of the run's own.
+
+    Raises ConfigError if the observation shows the account: the policy has learned under its own.
+    """
+    if setup.env.config.joint or setup.env.task.record is not NO_RECORD:
+        raise ConfigError(
+            f"--account {name}: env.task={setup.env.config.task} shows the policy its account (profit, or "
+            "room above the floor, in units of the account's rules), so under other rules it would see what "
+            "it was never trained on; train a run with it: jaxtrade train CONFIG --account "
+            f"{name}"
+        )
+
+    def ruled(config: RunConfig) -> RunConfig:
+        values = config.model_dump(mode="json") | {"account": {"preset": name}}
+        return make_config(values, f"--account {name}", stored=True)
+
+    config, agents = ruled(setup.config), setup.agents
+    check_account(config.account)
+    made = make_params(setup.market, setup.splits["train"], config)
+    limits = {"account": made.account, "contract": made.contract}
+    agents = replace(
+        agents,
+        configs=tuple(map(ruled, agents.configs)),
+        rules=tuple(rules.replace(account=made.account) for rules in agents.rules),
+    )
+    return replace(setup, config=config, params=setup.params.replace(**limits), agents=agents)
+
+
 def held_out(setup: Setup, split: str) -> SessionSet:
     """The sessions of a split. Raises ConfigError if the run has none in it."""
     sessions = setup.splits[split]
@@ -235,11 +268,12 @@ def extent(setup: Setup, split: str, agents: int) -> str:
     return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
 
 
-def folder_of(path: Path, split: str, other: bool = False) -> Path:
+def folder_of(path: Path, split: str, other: bool = False, account: str | None = None) -> Path:
     """The folder of an evaluation in that of its run. other: by another advisor than the run's
-    own.
+    own. account: the preset of another account.
     """
-    return path / "evaluation" / (f"{split}-advised" if other else split)
+    words = [split, *(["advised"] if other else []), *([account] if account else [])]
+    return path / "evaluation" / "-".join(words)
 
 
 def evaluate_policies(
@@ -253,6 +287,7 @@ def evaluate_policies(
     kind: str,
     other: bool = False,
     again: bool = False,
+    account: str | None = None,
 ) -> Results:
     """Evaluate policies on a split, compare them with the baselines, and write the results to
     files.
@@ -272,6 +307,7 @@ def evaluate_policies(
             entered there first.
         other: whether another advisor than the run's own is used.
         again: ask about the bars about which an earlier evaluation had no answer in time.
+        account: the preset that `under_account` has put in the setup, if another than the run's.
     """
     held_out(setup, split)
     found = dict[int, dict[str, EvaluationResult]]()
@@ -281,6 +317,7 @@ def evaluate_policies(
     for symbol, own in setup.symbols.items():
         params, known = params_shown(own, split, None if other else path, tell, again)
         notes = [days_label(setup, split), *([known.note] if known else [])]
+        notes += [account_note(account)] if account else []
         for number, policy in policies.items():
             config, rules = setup.of_agent(number, symbol, params)
             agents = evaluator.agents(
@@ -320,7 +357,7 @@ def evaluate_policies(
         sha,
         tell or screen.message,
     )
-    folder = folder_of(path, split, other)
+    folder = folder_of(path, split, other, account)
     for number, result in results.items():  # its records say of which days and policy they are
         days = day_bars(setup.market, result.dates.astype(str).tolist())
         about = {"day_bars": days, "policy_sha256": sha[number]}
@@ -356,6 +393,11 @@ def _whole(
     }
 
 
+def account_note(account: str) -> str:
+    """Return what a reader must know of an evaluation under another account than the run's."""
+    return f"under the rules of {account}, not those that the policy was trained with (--account)"
+
+
 def refuse_joint(what: str, config: RunConfig) -> None:
     """Raises ConfigError for what is built for one symbol alone. what: the command as it was
     typed.
@@ -381,7 +423,7 @@ def ending(
         path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the
             agents' numbers.
         config: of the run, with the paths at which its files were read.
-        advisor: the words that chose another advisor than the run's own.
+        advisor: the words that chose another advisor or account than the run's own.
     Raises ConfigError if `path` is not a run's folder.
     """
     number, first = next(iter(results.items()))
@@ -434,6 +476,7 @@ class Request:
     advisor: one to use instead of the run's own. The policy keeps the trust that training gave it.
         The results are kept beside those of the run's own advisor.
     overrides: options of that advisor, as `advisor.key=value`.
+    account: the preset whose rules hold instead of the run's own; kept apart, as with an advisor.
     data: a file of the run's bars, instead of its own. screen: shows the progress.
     """
 
@@ -446,17 +489,27 @@ class Request:
     data: Path | None = None
     screen: Screen = field(default_factory=Screen)
     agent: int | None = None
+    account: str | None = None
 
     @property
     def folder(self) -> Path:
         """The folder of the evaluation."""
-        return folder_of(self.path, self.split, self.advisor is not None)
+        return folder_of(self.path, self.split, self.advisor is not None, self.account)
 
     def open(self) -> Setup:
         """The setup of the run. Raises ConfigError, DataError."""
         self.screen.phase("loading", "the market and the policy")
         setup, _ = open_run(self.path, self.data, self.advisor is None)
-        return advised(setup, self.path, self.advisor, self.overrides, self.screen.message)
+        setup = advised(setup, self.path, self.advisor, self.overrides, self.screen.message)
+        if self.account is not None:
+            setup = under_account(setup, self.account)
+        if setup.env.has_brackets:
+            members = member_configs(setup.config)
+            for market, config in zip(setup.market.members, members, strict=True):
+                contract = market.contract.under(config)
+                if warning := stop_warning(round_turn(market, config), contract, config):
+                    self.screen.message(warning)
+        return setup
 
     def policies(self, config: RunConfig) -> dict[int, PyTree]:
         """The policies, by the numbers of their agents. Raises ConfigError, CheckpointError."""
@@ -486,9 +539,11 @@ def evaluate_run(request: Request) -> str:
             "evaluate",
             other=advisor is not None,
             again=request.seed is None and request.agent is None,
+            account=request.account,
         )
     chosen = [word for key in request.overrides for word in ("--set", key)]
     other = [] if advisor is None else ["--advisor", advisor, *chosen]
+    other += [] if request.account is None else ["--account", request.account]
     request.screen.at_end(ending(path, request.folder, results, setup.config, other))
     return json_text(seeds.to_json(results)) if request.as_json else seeds.table(results)
 

@@ -32,7 +32,14 @@ from jaxtrade.evaluation.nulls import (
 )
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.runs import rundir
-from jaxtrade.runs.evaluate import Request, extent, held_out, keeping, refuse_joint
+from jaxtrade.runs.evaluate import (
+    Request,
+    account_note,
+    extent,
+    held_out,
+    keeping,
+    refuse_joint,
+)
 from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.setup import Setup, params_shown
 from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
@@ -93,18 +100,21 @@ class _Subject:
         """Enter the look at the sessions in the trial log. Returns what a reader should know."""
         asked = self.request
         other = asked.advisor is not None
-        return grid_notes(self.setup, asked.path, asked.split, asked.screen.message, other)
+        return [
+            *([account_note(asked.account)] if asked.account else []),
+            *grid_notes(self.setup, asked.path, asked.split, asked.screen.message, other),
+        ]
 
     def keep(self, found: Mapping[str, Mapping[str, Any]]) -> None:
         """Write documents beside the evaluation that they are about, for a report; nothing for
-        another advisor than the run's own, where there is no such evaluation, or where another
-        process writes to the run.
+        another advisor or account than the run's own, where there is no such evaluation, or where
+        another process writes to the run.
 
         found: symbol -> title of `FILES` -> document. Each holds the digest of the policy: a later
             evaluation may be of another one.
         """
         setup, request = self.setup, self.request
-        if request.advisor is not None:
+        if request.advisor is not None or request.account is not None:
             return
         own = setup.stack.folder(request.folder, self.number)
         about = {"policy_sha256": policy_digest(self.policy)}
@@ -203,7 +213,8 @@ def study_run(request: Request, draws: AccountDraws | None, broken_down: bool) -
     several = len(documents) > 1
     if request.as_json:
         whole = documents if several else next(iter(documents.values()))
-        return json_text({**whole, "notes": notes})
+        about = {"account": request.account} if request.account else {}
+        return json_text({**whole, **about, "notes": notes})
     each = [
         (f"{symbol}\n" if several else "") + "\n\n".join(text) for symbol, text in texts.items()
     ]

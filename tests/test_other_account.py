@@ -1,0 +1,111 @@
+"""`--account`: a finished run under the rules of other accounts, without training again."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.config import load_config
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.account_draws import AccountDraws
+from jaxtrade.runs import rundir, studies
+from jaxtrade.runs.evaluate import Request, evaluate_run, folder_of, under_account
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.studies import study_run
+from jaxtrade.runs.train import run
+from jaxtrade.storage.trials import read_trials
+from tests.messages import refuses
+from tests.reading import read_json
+from tests.test_run_doors import TINY
+
+OWN, OTHER = "apex_like_50k_2025", "apex_like_100k_static_2025"
+
+
+def prepared(*overrides):
+    return prepare(load_config("quickstart", ["rollout.num_envs=8", *overrides]))
+
+
+def test_the_rules_are_those_of_the_preset_and_nothing_else_changes():
+    """Changes of the run's own account do not survive: they were made to another one."""
+    before = prepared("account.drawdown=1000")
+    after, trained = under_account(before, OTHER), prepared(f"account.preset={OTHER}")
+    assert after.config == trained.config
+    for name in ("account", "contract"):
+        found, expected = (vars(getattr(each.params, name)) for each in (after, trained))
+        assert {key: np.asarray(value).tolist() for key, value in found.items()} == {
+            key: np.asarray(value).tolist() for key, value in expected.items()
+        }
+    assert after.params.market is before.params.market
+    assert after.algorithm is before.algorithm
+
+
+def test_a_sweep_has_the_rules_for_all_its_agents():
+    swept = prepared("sweep.keys={account.drawdown: [1000, 2000]}")
+    after = under_account(swept, OTHER)
+    for number in (0, 1):
+        config, params = after.of_agent(number, "ES", after.params)
+        assert config.account.preset == OTHER
+        assert int(params.account.drawdown) == 625_000
+
+
+def test_a_policy_that_sees_its_account_is_refused():
+    with pytest.raises(ConfigError, match=r"--account .*env\.task=advised"):
+        under_account(prepared("env.task=advised"), OTHER)
+
+
+def test_the_orders_of_the_run_must_be_allowed():
+    with pytest.raises(ConfigError, match=r"env\.quantity = 3"):
+        under_account(prepared("env.quantity=3"), OTHER)
+
+
+def test_each_account_has_a_folder_of_its_own(tmp_path):
+    known = [
+        folder_of(tmp_path, "test", other, account).name
+        for other in (False, True)
+        for account in (None, OTHER)
+    ]
+    assert known == ["test", f"test-{OTHER}", "test-advised", f"test-advised-{OTHER}"]
+
+
+def test_unknown_accounts_and_null_markets_are_refused_before_jax(capsys, tmp_path):
+    refuses(capsys, ["evaluate", str(tmp_path), "--account", f"{OWN},apex"], "--account apex")
+    refuses(
+        capsys, ["evaluate", str(tmp_path), "--account", OWN, "--nulls", "sign:99"], "--account"
+    )
+
+
+def test_several_accounts_are_answered_by_name(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(rundir, "read_run", lambda path: None)
+    monkeypatch.setattr(
+        studies, "study_run", lambda request, *_: json.dumps({"account": request.account})
+    )
+    command = ["evaluate", str(tmp_path), "--pass-probability", "--json", "--account"]
+    assert main([*command, f"{OWN},{OTHER}"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        OWN: {"account": OWN},
+        OTHER: {"account": OTHER},
+    }
+
+
+@pytest.mark.slow
+def test_evaluations_under_other_accounts_lie_beside_the_runs_own(tmp_path, capsys):
+    split = ("split.test_sessions=2", "data.synthetic_sessions=6", "train.total_timesteps=256")
+    path = run(load_config(None, [*TINY, *split]), tmp_path / "first").path
+    own = path / "evaluation" / "test" / "evaluation.json"
+    before = own.read_bytes()
+    evaluate_run(Request(path, account=OTHER))
+    document = read_json(path / "evaluation" / f"test-{OTHER}" / "evaluation.json")
+    assert document["settings"]["account"] == OTHER
+    assert document["settings"]["rules"]["drawdown"] == 625
+    assert any(OTHER in label for label in document["labels"])
+    strategy = [each["agents"]["greedy"]["strategy"] for each in (document, json.loads(before))]
+    assert strategy[0]["net_profit"] == strategy[1]["net_profit"]
+    draws = AccountDraws(draws=100, accounts=50)
+    found = json.loads(study_run(Request(path, as_json=True, account=OTHER), draws, False))
+    assert found["account"] == OTHER
+    assert "$625" in found["pass_probability"]["rules"]
+    assert not (own.parent / "challenge.json").exists()
+    assert own.read_bytes() == before
+    [trial] = {(each.config, each.data) for each in read_trials(path.parent).openings}
+    assert trial[0] == read_json(path / "manifest.json")["config_sha256"]
