@@ -24,6 +24,7 @@ from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.interop.jules_config import (
     NONE,
     REFUSED,
+    TARGETS,
     Fate,
     folder,
     imported,
@@ -87,12 +88,14 @@ def build_vec_env(
         n_envs: None: as many as train fastest here, measured when the run begins.
         monitor_path, use_shared_memory, logger: have no meaning here; the first two are explained
             once if given.
-        set: further keys of ours, as in `jaxtrade.run`.
+        set: further keys of ours, as in `jaxtrade.run`. With an `env.task` of another kind, actions
+            are not read as target positions.
     Raises:
         ConfigError, DataError: an unknown key, symbol or file. Nothing else is built instead.
     """
     del logger
-    given = imported(config, "config")
+    changes = set if isinstance(set, Mapping | str) else list(set)
+    given = imported(config, "config", not _names_task(changes))
     unused = ((SHARED_MEMORY, use_shared_memory), (MONITOR_PATH, monitor_path))
     _explain([*given.fates, *(fate for fate, value in unused if value is not None)])
     places = (
@@ -100,7 +103,7 @@ def build_vec_env(
     )
     names = symbols if isinstance(symbols, str) else list(symbols)
     chosen = given.values | places | markets_of(names) | number_of_envs(n_envs)
-    made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), set)
+    made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), changes)
     try:
         for member in member_configs(made):  # a file for each symbol, and contracts of these names
             check_names(member)
@@ -110,6 +113,19 @@ def build_vec_env(
             text.replace("(data.source=bundled, without data.folder)", "(data_dir=None)")
         ) from None
     return VectorizedEnv(made)
+
+
+def _names_task(changes: Changes) -> bool:
+    """Whether changes choose a task that has no target positions."""
+    pairs = (
+        changes.items()
+        if isinstance(changes, Mapping)
+        else (
+            (key.strip(), value.strip())
+            for key, _, value in (each.partition("=") for each in changes)
+        )
+    )
+    return any(key == "env.task" and value != TARGETS[key] for key, value in pairs)
 
 
 def nested_changes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.faults import PARAMETERS, suggest
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.features.schema import table_columns
+from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 _FILE = Path(__file__).with_name("jules_keys.yaml")
@@ -42,7 +43,14 @@ NO_RULES = {
     "account.freeze": "never",
     "account.min_days": 0,
 }
-TEST_SESSIONS = 20  # held out at the end of the data; IntradayJules has no key for it
+# Numbered actions are target positions there: flat, long or short. Costs are shares of the traded
+# value. The task `allocate` has both.
+ACTIONS, COST = "environment.action_type", "environment.transaction_cost"
+TARGETS = {"env.task": "allocate"}
+ONE_BAR = "target positions (env.task=allocate) are chosen from twelve features of the decision bar"
+BRACKETS = (
+    "the task with stops and targets takes it (set env.task=manage, without the section allocate)"
+)
 SHARDS = 8  # the default of `rollout.num_shards`
 
 
@@ -82,15 +90,20 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported:
+def imported(
+    values: Mapping[str, Any], name: str = "configuration", targets: bool = True
+) -> Imported:
     """Our values for a configuration of IntradayJules.
 
     values: nested, as read from YAML or given to `TrainerAgent`. name: the source, for messages.
-        Raises
-    ConfigFaultsError naming every unknown key, with a suggestion, and every value that cannot be
-    used.
+        targets: whether numbered actions, or costs as a share of the traded value, are read as
+        target positions (`allocate`).
+
+    Raises ConfigFaultsError naming every unknown key, with a suggestion, and every value that cannot
+    be used.
     """
     given = dict(_flat(values))
+    targets = targets and (given.get(ACTIONS) == "discrete" or COST in given)
     faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[Fate]()
     try:
         learner, own = _algorithm(given)
@@ -102,7 +115,7 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
     )  # our key -> the key of theirs that set it
     for key in given:
         try:
-            outcome = _fate(key, given, learner)
+            outcome = _fate(key, given, learner, targets)
         except ConfigError as error:
             faults.append((name, str(error)))
             continue
@@ -111,7 +124,7 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
             found |= outcome
             first |= dict.fromkeys(outcome, key)
             taken = ", ".join(f"{ours}={_shown(value)}" for ours, value in outcome.items())
-            outcome = TAKEN, taken + _remark(key, given[key])
+            outcome = TAKEN, taken + _remark(key, given[key], targets)
         fates.append(Fate(key, *outcome))
     if faults:
         raise ConfigFaultsError(faults)
@@ -125,14 +138,8 @@ def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported
                 f"{rules} (the default account, without rules that end an episode)",
             )
         )
-    found["split.test_sessions"] = TEST_SESSIONS
-    fates.append(
-        Fate(
-            "held-out sessions",
-            "not given:",
-            f"split.test_sessions={TEST_SESSIONS} (the test, at the end of the data)",
-        )
-    )
+    protocol = "the default protocol chooses them, and scores the policy on the validation sessions"
+    fates.append(Fate("held-out sessions", "not given:", f"{protocol} (docs/training.md)"))
     return Imported(found, tuple(fates))
 
 
@@ -188,9 +195,11 @@ def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 Outcome = dict[str, Any] | tuple[str, str]
 
 
-def _fate(key: str, given: Mapping[str, Any], learner: str) -> Outcome:
+def _fate(key: str, given: Mapping[str, Any], learner: str, targets: bool) -> Outcome:
     """What becomes of a key. Raises ConfigError for an unknown one, or a value that cannot be used."""
     value, name = given[key], key.removeprefix(PARAMS)
+    if targets and key in OF_TARGETS:
+        return OF_TARGETS[key](value)
     if key in PLAIN:
         return {PLAIN[key]: value}
     if key in MADE:
@@ -255,8 +264,12 @@ def folder(value: Any) -> dict[str, Any]:
     }
 
 
-def _remark(key: str, value: Any) -> str:
+def _remark(key: str, value: Any, targets: bool) -> str:
     """What a taken value does not say by itself."""
+    if key == ACTIONS:
+        return " (target positions: flat, long or short)"
+    if targets and key.endswith(".symbols"):
+        return " (one account holds all of them)"
     if key.endswith("data_dir"):
         return " (one file per symbol; stamps are read as the open of a bar, in UTC: change them if they are not)"
     if not key.endswith("observation_feature_cols"):
@@ -303,7 +316,8 @@ def _account(value: Any) -> Outcome:
 
 def _reward(value: Any) -> Outcome:
     if value != "pnl":
-        return REFUSED, f"{value!r}: compose the reward of terms (reward.preset, reward.weights)"
+        known = ", ".join(name for name in REWARDS if name.startswith("jules"))
+        return REFUSED, f"{value!r}: choose another composition of terms (reward.preset: {known})"
     return {"reward.preset": "jules_net"}
 
 
@@ -330,6 +344,36 @@ MADE: dict[str, Callable[[Any], Outcome]] = {
     "environment.reward_type": _reward,
     "environment.action_type": _action_type,
     "hardware.cpu.torch_threads": _threads,
+}
+
+
+def _cost(value: Any) -> Outcome:
+    """A share of the traded value in basis points. Raises ConfigError."""
+    points = None if type(value) not in (int, float) else round(10_000 * value, 2)
+    if points is None or not 0 <= value <= 0.1 or abs(points - 10_000 * value) > 1e-9:
+        raise ConfigError(
+            f"{COST} = {value!r}: expected a share of the traded value from 0 to 0.1, in hundredths of a "
+            "basis point (0.0005 is 5)"
+        )
+    return {**TARGETS, "allocate.cost_bp": points}
+
+
+def _target_positions(value: Any) -> Outcome:
+    _action_type(value)
+    return dict(TARGETS)
+
+
+def _untaken_features(value: Any) -> Outcome:
+    _features(value)  # an unknown one is told all the same
+    return REFUSED, f"{ONE_BAR}; {BRACKETS}"
+
+
+# The same where numbered actions are target positions.
+OF_TARGETS: dict[str, Callable[[Any], Outcome]] = {
+    ACTIONS: _target_positions,
+    COST: _cost,
+    "environment.observation_feature_cols": _untaken_features,
+    "environment.lookback_window": lambda value: (REFUSED, f"{ONE_BAR}; {BRACKETS}"),
 }
 PARAMETER_NAMES = {*KEYS["parameters"], *(name for names in PARAMETERS.values() for name in names)}
 

@@ -15,7 +15,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_config
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
-from jaxtrade.interop.jules_config import TEST_SESSIONS, imported
+from jaxtrade.interop.jules_config import imported
 from tests.messages import missing, refused, refuses
 
 SNIPPET = """
@@ -134,13 +134,12 @@ def test_an_environment_is_needed_and_must_be_ours():
 @pytest.mark.parametrize("learner", ["PPO", "PQN", "RecurrentPPO", "DQN"])
 def test_every_key_of_the_schema_has_a_fate(learner):
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
-    found = imported(values)
-    assert [fate.key for fate in found.fates] == [
-        *(key for key, _ in flat(values)),
-        "held-out sessions",
-    ]
-    assert found.config().split.test_sessions == TEST_SESSIONS == 20
+    keys = [*(key for key, _ in flat(values)), "held-out sessions"]
+    assert [fate.key for fate in imported(values).fates] == keys
+    found = imported(values, targets=False)
+    assert [fate.key for fate in found.fates] == keys
     config = found.config()
+    assert config.split.automatic, "so the default protocol holds out, and uses, validation days"
     assert (config.rollout.num_envs, config.rollout.num_shards) == (12, 4)
     assert (config.env.window, config.episode.max_steps, config.compute.threads) == (3, 1000, 2)
     assert config.env.features == ("rsi_14", "ema_10", "vwap")
@@ -154,6 +153,36 @@ def test_every_key_of_the_schema_has_a_fate(learner):
     assert kinds["benchmarks.single_threaded.steps_per_second"] == "has no meaning here:"
     assert config.account.drawdown == "off"
     assert config.network.kind == ("gru" if learner == "RecurrentPPO" else "mlp")
+
+
+def test_numbered_actions_are_target_positions_and_costs_are_basis_points():
+    found = imported(parse_yaml(SCHEMA.replace("LEARNER", "PPO"), "schema"))
+    config, kinds = found.config(), {fate.key: fate.kind for fate in found.fates}
+    assert (config.env.task, config.allocate.actions) == ("allocate", "product")
+    assert config.allocate.cost_bp == 10.0, "0.001 of the traded value"
+    assert config.reward.preset == "jules_net"
+    for name in ("observation_feature_cols", "lookback_window"):
+        assert kinds[f"environment.{name}"] == "not supported:"
+
+
+@pytest.mark.parametrize(
+    ("environment", "task"),
+    [
+        ("{action_type: discrete}", "allocate"),
+        ("{transaction_cost: 0.0005}", "allocate"),
+        ("{observation_feature_cols: [rsi_14]}", "manage"),
+    ],
+)
+def test_the_task_is_the_one_that_the_configuration_means(environment, task):
+    assert imported({"environment": parse_yaml(environment, "jules")}).config().env.task == task
+
+
+@pytest.mark.parametrize("changes", [["env.task=entry"], {"env.task": "entry"}])
+def test_a_task_of_the_users_own_choice_keeps_the_features(here, changes):
+    given = {"environment": {"action_type": "discrete", "observation_feature_cols": ["rsi_14"]}}
+    with pytest.warns(UserWarning, match="environment.action_type: has no meaning"):
+        env = build_vec_env(["EURUSD"], "data/forex", given, 8, set=changes)
+    assert (env.config.env.task, env.config.env.features) == ("entry", ("rsi_14",))
 
 
 def flat(values, prefix=""):
@@ -231,6 +260,9 @@ WRONG = [
         "seed and training.seed both set seed: to 1 and to 2; give one of the two",
     ),
     ("{environment: {action_type: continuous}}", "expected discrete"),
+    ("{environment: {transaction_cost: 0.3}}", "from 0 to 0.1"),
+    ("{environment: {transaction_cost: 0.0000123}}", "hundredths of a basis point"),
+    ("{environment: {transaction_cost: 1bp}}", "transaction_cost = '1bp': expected"),
     ("{environment: {initial_balance: 12345}}", r"accounts begin with 25,000"),
     ("{environment: {observation_feature_cols: [rsi_14, rsj]}}", "unknown feature 'rsj'"),
     ("{training: {vectorized_training: {n_envs: 0}}}", "n_envs = 0: expected a whole number"),
