@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
 from jaxtrade.config import DataConfig
-from jaxtrade.config.yaml12 import dump_yaml
+from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.data.contracts import (
     CALENDARS,
     CONTRACTS,
     Contract,
+    ContractFile,
     Kind,
     known_contract,
     load_contract,
@@ -102,26 +106,17 @@ def ask(question: Question) -> str:
     raise ConfigError(f"no answer to '{question.text}'; give {question.flag}")
 
 
-def number(least: float, whole: bool = False) -> Callable[[str], None]:
-    """A check for a number above `least` (whole: not below it)."""
-
-    def check(given: str) -> None:
-        try:
-            value = int(given) if whole else float(given)
-        except ValueError:
-            raise ConfigError(
-                f"expected a {'whole ' if whole else ''}number; found '{given}'"
-            ) from None
-        if not (value >= least if whole else value > least):
-            raise ConfigError(
-                f"expected {'at least' if whole else 'more than'} {least:g}; found '{given}'"
-            )
-
-    return check
+def read_value(model: type[BaseModel], key: str, given: str) -> Any:
+    """Return an answer as the value of a model's key. Raises ConfigError if it cannot be."""
+    field = model.model_fields[key]
+    value = given if field.annotation is str else parse_yaml(given, key)
+    try:
+        return TypeAdapter(field.rebuild_annotation()).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ConfigError(f"{error.errors()[0]['msg']}; found '{given}'") from None
 
 
 SHOWN = 5
-SYMBOL = re.compile(r"[A-Z0-9][A-Z0-9._]{0,15}")
 PLAIN = (
     Usual("UTC", "UTC"),
     Usual("the exchange's clock of US markets", "America/New_York"),
@@ -149,9 +144,6 @@ def describe(seen: Examined) -> list[str]:
         min(low for low, _ in seen.years.values()),
         max(high for _, high in seen.years.values()),
     )
-    found = [
-        f"{candidate.symbol} ({', '.join(candidate.why)})" for candidate in candidates(seen)[:SHOWN]
-    ]
     lines = [
         f"{seen.file}: read as {seen.layout.title}",
         "  columns   " + ", ".join(f"{field} = {name}" for field, name in seen.columns.items()),
@@ -161,22 +153,8 @@ def describe(seen: Examined) -> list[str]:
         f"  prices    {low:.{seen.decimals}f} .. {high:.{seen.decimals}f}, smallest step "
         f"{seen.step:.{seen.decimals}f}; {'bid and ask' if seen.sides == 2 else 'one side'}",
     ]
-    if len(seen.contracts) > 1:
-        listed = ", ".join(f"{code} ({rows:,})" for code, rows in seen.contracts[:SHOWN])
-        lines.append(
-            f"  contracts {len(seen.contracts)}: {listed}{' ...' if len(seen.contracts) > SHOWN else ''}"
-        )
-    lines.append(
-        "  market    perhaps " + (", ".join(found) if found else "none that jaxtrade knows")
-    )
-    return [
-        *lines,
-        *(
-            f"  note: {note}"
-            for note in seen.notes
-            if not note.startswith(f"read as {seen.layout.title}")
-        ),
-    ]
+    known = f"read as {seen.layout.title}"
+    return [*lines, *(f"  note: {note}" for note in seen.notes if not note.startswith(known))]
 
 
 # --- the market ------------------------------------------------------------------------------------------------------
@@ -194,8 +172,7 @@ def contract_for(
     """
     if contract is not None:
         given = load_contract(contract)
-        path = str(Path(contract).resolve()) if Path(contract).is_file() else contract
-        return given, {"market": given.symbol, "contract": path}
+        return given, {"market": given.symbol, "contract": contract}
     if market is None:
         named = {symbol for name in seen.names if (symbol := market_named(name))}
         own = known_contract(named.pop()) if len(named) == 1 else None
@@ -222,24 +199,16 @@ def _keys(contract: Contract) -> dict[str, str]:
 def market_question(seen: Examined) -> Question:
     """Which market the file is of."""
     found = candidates(seen)
-    micros = all(
-        candidate.symbol in CONTRACTS and CONTRACTS[candidate.symbol].micro
-        for candidate in found[1:]
-    )
+    micros = all(each.symbol in CONTRACTS and CONTRACTS[each.symbol].micro for each in found[1:])
     usual = found[0].symbol if found and (len(found[0].why) > 1 or micros) else None
     choices = tuple((each.symbol, f"by {' and '.join(each.why)}") for each in found[:SHOWN])
     return Question(
         "Which market is it (a symbol; a new one begins a contract file)?",
         f"--market {usual or 'SYMBOL'} (or --contract FILE)",
-        _symbol,
+        lambda given: read_value(ContractFile, "symbol", given.upper()),
         choices,
         usual,
     )
-
-
-def _symbol(given: str) -> None:
-    if not SYMBOL.fullmatch(given.upper()):
-        raise ConfigError(f"expected a symbol of letters and digits, found '{given}'")
 
 
 def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, dict[str, str]]:
@@ -255,50 +224,34 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
         f"  jaxtrade does not know {symbol}. Its figures go into {path}; they are in its broker's specification."
     )
 
-    def figure(
-        text: str, check: Callable[[str], object] | None, usual: str | None = None, *names: str
-    ) -> str:
-        choices = tuple((name, "") for name in names)
-        return ask(
-            Question(f"  {text}", "--contract FILE (docs/data.md, Markets)", check, choices, usual)
-        )
+    values: dict[str, Any] = {"symbol": symbol}
 
-    kind: Kind = figure("Kind", None, None, *CALENDARS)  # type: ignore[assignment]
-    currency = figure("Currency of its prices", _currency, "USD")
-    tick = figure("Tick: the smallest price step", number(0), f"{seen.step:.{seen.decimals}f}")
+    def figure(key: str, text: str, usual: str | None, *names: str) -> Any:
+        question = Question(
+            f"  {text}",
+            "--contract FILE (docs/data.md, Markets)",
+            None if names else partial(read_value, ContractFile, key),
+            tuple((name, "") for name in names),
+            usual,
+        )
+        values[key] = read_value(ContractFile, key, ask(question))
+        return values[key]
+
+    kind: Kind = figure("kind", "Kind", None, *CALENDARS)
+    currency = figure("currency", "Currency of its prices", "USD")
+    tick = figure("tick_size", "Tick: the smallest price step", f"{seen.step:.{seen.decimals}f}")
     units = {"future": None, "fx": 100_000, "equity": 100}[kind]
-    worth = figure(
-        f"Value of one tick of one contract, in {currency}",
-        number(0),
-        None if units is None else f"{units * float(tick):g}",
-    )
+    worth = None if units is None else f"{units * tick:g}"
+    figure("tick_value", f"Value of one tick of one contract, in {currency}", worth)
     commission, slippage, stop = USUAL[kind]
-    values: dict[str, Any] = {
-        "symbol": symbol,
-        "kind": kind,
-        "currency": currency,
-        "tick_size": float(tick),
-        "tick_value": float(worth),
-        "commission": float(
-            figure("Commission in dollars per side and contract", number(-1e-9), commission)
-        ),
-        "slippage": int(
-            figure("Slippage in ticks per market or stop fill", number(0, whole=True), slippage)
-        ),
-        "min_stop_ticks": int(
-            figure("Smallest stop distance in ticks", number(1, whole=True), stop)
-        ),
-        "calendar": figure("Trading hours", None, CALENDARS[kind][0], *CALENDARS[kind]),
-    }
+    figure("commission", "Commission in dollars per side and contract", commission)
+    figure("slippage", "Slippage in ticks per market or stop fill", slippage)
+    figure("min_stop_ticks", "Smallest stop distance in ticks", stop)
+    figure("calendar", "Trading hours", CALENDARS[kind][0], *CALENDARS[kind])
     with path.open("x", encoding="utf-8") as file:
         file.write(f"# Written by jaxtrade init for {Path(seen.file).name}.\n" + dump_yaml(values))
     show(f"  written: {path}")
-    return load_contract(str(path)), {"market": symbol, "contract": str(path.resolve())}
-
-
-def _currency(given: str) -> None:
-    if not re.fullmatch(r"[A-Z]{3}", given):
-        raise ConfigError(f"expected three capitals such as USD, found '{given}'")
+    return load_contract(str(path)), {"market": symbol, "contract": str(path)}
 
 
 # --- how it is read --------------------------------------------------------------------------------------------------
@@ -320,7 +273,7 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
                     f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit. Points per "
                     "unit of the file's prices?",
                     f"--set data.price_scale={unit:g}",
-                    number(0),
+                    partial(read_value, DataConfig, "price_scale"),
                     usual=f"{unit:g}",
                     key="price_scale",
                 )
