@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if args.file.is_dir():
         _refuse_set(args.file)
     file = _one_file(args.file, out) if args.file.is_dir() else args.file
-    data["file"] = str(file.absolute())
+    data["file"] = str(file)
     stated = make_config(
         values, "quickstart and --set"
     ).data  # before anything slow: wrong keys and values

@@ -118,9 +118,9 @@ def read_value(model: type[BaseModel], key: str, given: str) -> Any:
 
 SHOWN = 5
 PLAIN = (
-    Usual("UTC", "UTC"),
+    Usual("exports in UTC", "UTC"),
     Usual("the exchange's clock of US markets", "America/New_York"),
-    Usual("Chicago", "America/Chicago"),
+    Usual("the clock of CME", "America/Chicago"),
     Usual("most FX brokers' servers", "America/New_York+7h"),
 )
 # Usual figures of a contract of each kind: commission, slippage and minimum stop in ticks.
