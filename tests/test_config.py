@@ -4,12 +4,13 @@ key.
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 import yaml
 
 from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
-from jaxtrade.config.load import all_keys
+from jaxtrade.config.load import all_keys, locate
 from jaxtrade.errors import ConfigError
 from tests.messages import missing, refused
 from tests.reading import ROOT
@@ -455,3 +456,18 @@ def test_the_models_are_frozen_and_hashable():
 )
 def test_minibatches(overrides, count):
     assert load_config(None, overrides).minibatches == count
+
+
+def test_paths_of_bars_lie_beside_the_configuration_or_in_the_working_directory(tmp_path):
+    """Also in the phases of a curriculum. What lies nowhere stays as it was typed."""
+    for name in ("bars.csv", "table", "NQ"):
+        (tmp_path / name).mkdir() if name == "NQ" else (tmp_path / name).touch()
+    data = {"file": "bars.csv", "quotes": "none.csv", "contract": "NQ", "folder": "NQ"}
+    own = {"market": "bars.csv", "columns": {"time": "bars.csv"}}
+    beside = {"file": str(tmp_path / "bars.csv"), "folder": str(tmp_path / "NQ")}
+    values = {"base": {"data": data | own}, "env": {"file": "bars.csv"}}
+    found = locate(values, tmp_path)
+    assert found == {"base": {"data": data | own | beside}, "env": {"file": "bars.csv"}}
+    assert locate({"data": {"file": "./bars.csv"}}, Path())["data"]["file"] == "./bars.csv"
+    member = {"data": {"per_market": {"NQ": {"file": "bars.csv"}}}}
+    assert locate(member, tmp_path)["data"]["per_market"]["NQ"]["file"] == beside["file"]

@@ -9,7 +9,8 @@ from jaxtrade.cli import main
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import AccountDraws
-from jaxtrade.runs import rundir, studies
+from jaxtrade.progress.screen import Screen
+from jaxtrade.runs import evaluate, rundir, studies
 from jaxtrade.runs.evaluate import Request, evaluate_run, folder_of, under_account
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.studies import study_run
@@ -73,6 +74,17 @@ def test_unknown_accounts_and_null_markets_are_refused_before_jax(capsys, tmp_pa
     refuses(
         capsys, ["evaluate", str(tmp_path), "--account", OWN, "--nulls", "sign:99"], "--account"
     )
+
+
+def test_a_stop_too_large_for_the_account_is_told_before_it_is_evaluated(monkeypatch, tmp_path):
+    """The median stop of the bundled week is 20 ticks, $250; the static account lets $625 go."""
+    monkeypatch.setattr(evaluate, "open_run", lambda *_: (prepared(), {}))
+    told = []
+    monkeypatch.setattr(Screen, "message", lambda self, line: told.append(line))
+    for account in (None, OTHER):
+        Request(tmp_path, account=account).open()
+    assert [line.split()[0] for line in told] == ["WARNING:"]
+    assert "$625" in told[0]
 
 
 def test_several_accounts_are_answered_by_name(monkeypatch, capsys, tmp_path):
