@@ -13,6 +13,7 @@ from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
 from jaxtrade.data.formats.recognise import Stated
 from jaxtrade.data.read.bars import bundled
 from jaxtrade.data.sources import bars_of
+from jaxtrade.errors import ConfigError
 from tests import vendors
 from tests.messages import missing, refuses
 
@@ -334,6 +335,20 @@ def test_paths_are_seen_from_the_configuration(es, here, monkeypatch):
     (here / "bars").rename(here / "moved")
     monkeypatch.chdir(here / "moved")
     assert_reads("mine.yaml", es)
+
+
+def test_choices_that_fit_equally_well_are_all_marked_and_none_is_offered(es, here):
+    """In winter, London's clock is UTC."""
+    (here / "minutes.txt").write_bytes(vendors.ninjatrader(es))
+    seen = examine(here / "minutes.txt", NOTHING)
+    zone, stamp = initial.settle(seen, ES, load_config(None).data)
+    assert (zone.usual, stamp.usual) == ("UTC", "close")
+    tied = zone._replace(usual=None, best=("UTC", "Europe/London"))
+    marked = [line.split()[1] for line in tied.list_choices() if line.endswith("(best fit)")]
+    assert marked == ["UTC", "Europe/London"]
+    assert tied.read("2") == tied.choices[1][0]
+    with pytest.raises(ConfigError, match="unknown time zone"):
+        tied.read("")
 
 
 # --- guesses ---------------------------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ class Question(NamedTuple):
     text: the question. flag: how to answer it on the command line. check: raises ConfigError for an
     answer that is not allowed; None: one of the choices. choices: (answer, what speaks for it).
     usual: the answer to an empty line; None if there is none. key: of `data`, which the answer
-    sets, if it sets one.
+    sets, if it sets one. best: choices that fit best where none is so clearly better that it is
+    usual.
     """
 
     text: str
@@ -61,11 +62,13 @@ class Question(NamedTuple):
     choices: tuple[tuple[str, str], ...] = ()
     usual: str | None = None
     key: str = ""
+    best: tuple[str, ...] = ()
 
     def list_choices(self) -> list[str]:
-        """Return the choices as numbered lines; the usual one is marked as the best fit."""
+        """Return the choices as numbered lines; those that fit best are marked."""
+        marked = (*self.best, self.usual)
         rows = [
-            (str(number), answer, f"{why}{' (best fit)' if answer == self.usual else ''}".strip())
+            (str(number), answer, f"{why}{' (best fit)' if answer in marked else ''}".strip())
             for number, (answer, why) in enumerate(self.choices, 1)
         ]
         return aligned(rows, (1, 2)) if rows else []
@@ -351,9 +354,10 @@ def _clock_question(
             whys.setdefault(value, []).append(f"usual for {item.whose}")
     choices = tuple((value, "; ".join(why)) for value, why in whys.items())
     usual = None if best is None else str(getattr(best, key))
+    tied = tuple(getattr(clock, key) for clock in found if clock.closed == found[0].closed)
     text, other, check = (
         ("Time zone of the stamps (also another IANA name, perhaps with +7h)?", "ZONE", known_zone)
         if key == "time_zone"
         else ("Does a stamp name its bar's open or its close?", "open (or close)", None)
     )
-    return Question(text, f"--set data.{key}={usual or other}", check, choices, usual, key)
+    return Question(text, f"--set data.{key}={usual or other}", check, choices, usual, key, tied)
