@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
 from jaxtrade.runs.rundir import PLACES
+from jaxtrade.storage.programs import cache_folder
 from tests.compiling import Compilation, flags
 
 MAPS = Path("/proc/self/maps")
@@ -65,6 +66,7 @@ LIGHTLY_COMPILED = (
     "advisor/test_fusion.py",
     "advisor/test_outcomes.py",
     "advisor/test_table.py",
+    "bench/test_inside.py",
     "bench/test_peers.py",
     "cli/test_runs.py",
     "curriculum/",
@@ -81,6 +83,7 @@ LIGHTLY_COMPILED = (
     "rl/test_control.py",
     "rl/test_delay.py",
     "rl/test_dqn.py",
+    "rl/test_eager.py",
     "rl/test_form.py",
     "rl/test_losses.py",
     "rl/test_minibatches.py",
@@ -162,7 +165,11 @@ def pytest_configure(config):
         os.environ.pop(name, None)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
-        jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
+        # Child processes find there what was compiled here, and the other way round.
+        os.environ["XDG_CACHE_HOME"] = str(cache.mkdir("programs"))
+        folder = cache_folder(system="Linux")  # elsewhere child processes have another one
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     gc.set_threshold(*SELDOM)
     config.option.loadscopereorder = (

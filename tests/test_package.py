@@ -4,8 +4,11 @@ and installs.
 
 import re
 import subprocess
+import tomllib
 
 import pytest
+import yaml
+from packaging.requirements import Requirement
 
 from tests.reading import ROOT
 
@@ -41,3 +44,16 @@ def test_every_test_file_that_ci_names_exists():
         for name in re.findall(r"\btests/[\w/]+(?:\.py|\.txt|\b)", named)
         if not (ROOT / name).exists()
     ]
+
+
+def test_versions_that_are_stated_twice_agree():
+    """The citation has the package's version; ruff before a commit is one that the tests allow."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == project["version"]
+    assert citation["license"] == project["license"]
+    allowed = [Requirement(line) for line in project["optional-dependencies"]["test"]]
+    [ruff] = [each.specifier for each in allowed if each.name == "ruff"]
+    pinned = re.findall(r"ruff==([\d.]+)", (ROOT / ".pre-commit-config.yaml").read_text())
+    assert len(pinned) == 2
+    assert all(ruff.contains(version) for version in pinned)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -48,10 +49,18 @@ def _has_ended(process):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no groups of processes there")
-def test_what_a_late_child_has_started_ends_with_it(tmp_path):
+def test_what_a_late_child_has_started_ends_with_it(tmp_path, monkeypatch):
+    """The time is over as soon as the child has started one."""
     told = tmp_path / "pid"
+
+    class Timer(threading.Timer):
+        def run(self):
+            until(lambda: told.exists() and told.read_text(), self.interval)
+            self.function()
+
+    monkeypatch.setattr(threading, "Timer", Timer)
     code = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     given = {"name": "startup.start", "arguments": {"words": ["-c", code], "times": 1}}
-    with Worker("worker", "call", given) as worker, refused("15 seconds", kind=LateError):
-        worker.run(15.0)
+    with Worker("worker", "call", given) as worker, refused("120 seconds", kind=LateError):
+        worker.run(120.0)
     assert until(partial(_has_ended, int(told.read_text())))

@@ -281,15 +281,3 @@ def test_a_leaf_really_runs_its_command(tmp_path):
     assert done.stderr.startswith("error: bars.csv")
     assert done.returncode == 2
     assert done.stdout.count("5  Exit") == 2  # shown again after the command; then the input ends
-
-
-@pytest.mark.slow
-def test_the_old_keys_run_the_smoke_test(tmp_path):
-    done = piped("3\n1\nNQ\n", tmp_path, 900)
-    assert "$ jaxtrade curriculum --test --market NQ" in done.stdout
-    [course] = (tmp_path / "runs").glob("NQ-curriculum-*")
-    advised = course / "phases" / "3-advised"
-    assert (advised / "evaluation" / "test" / "evaluation.json").is_file()
-    assert "LLM query rate" in done.stdout
-    assert done.returncode in (0, 1), done.stderr  # 1: a check of the short run's learning failed
-    assert f"(exit code {done.returncode})" in done.stdout

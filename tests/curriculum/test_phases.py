@@ -86,6 +86,17 @@ def test_from_a_run_it_begins_after_that_runs_task(whole, tmp_path):
         np.testing.assert_array_equal(x, y)  # the same source and seed: the same phase
 
 
+def test_the_smoke_test_asks_the_advisor_of_the_last_phase(whole, tmp_path, capsys):
+    """`--test`, as the menu runs it, with the shipped advisor; keys that are set go before its own."""
+    path = tmp_path / "course"
+    words = ["curriculum", "--test", "--run-dir", str(path), "--non-interactive", *sets(*TINY)]
+    code = cli.main([*words, "--from", str(whole / "phases" / "2-manage")])
+    assert code in (0, 1)  # 1: a check of the short run's learning failed
+    advised = path / "phases" / "3-advised"
+    assert (advised / "evaluation" / "test" / "evaluation.json").is_file()
+    assert "LLM query rate" in capsys.readouterr().out
+
+
 def test_killed_in_two_phases_it_ends_in_the_same_bits(whole, tmp_path):
     """`kill -9` at the first checkpoint of the first and of the last phase."""
     path = tmp_path / "course"
