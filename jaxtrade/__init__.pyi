@@ -24,6 +24,7 @@ from jaxtrade.errors import CheckpointError as CheckpointError
 from jaxtrade.errors import ConfigError as ConfigError
 from jaxtrade.errors import DataError as DataError
 from jaxtrade.errors import JaxtradeError as JaxtradeError
+from jaxtrade.evaluation.baselines import agent as agent
 from jaxtrade.evaluation.evaluate import standard_agents as standard_agents
 from jaxtrade.evaluation.evaluators import evaluate as evaluate
 from jaxtrade.evaluation.policy import LoadedPolicy as LoadedPolicy
@@ -32,10 +33,12 @@ from jaxtrade.evaluation.result import EvaluationResult as EvaluationResult
 from jaxtrade.evaluation.result import SetResult as SetResult
 from jaxtrade.interop.gymnasium_env import to_gymnasium as to_gymnasium
 from jaxtrade.interop.gymnasium_env import to_gymnasium_vec as to_gymnasium_vec
+from jaxtrade.interop.gymnax_adapter import from_gymnasium as from_gymnasium
 from jaxtrade.interop.gymnax_adapter import from_gymnax as from_gymnax
 from jaxtrade.interop.gymnax_env import to_gymnax as to_gymnax
 from jaxtrade.interop.registration import register_envs as register_envs
 from jaxtrade.interop.registration import to_sb3 as to_sb3
+from jaxtrade.networks.plain import register_network as register_network
 from jaxtrade.rl.algorithms import make_algorithm as make_algorithm
 from jaxtrade.rl.dqn import make_dqn as make_dqn
 from jaxtrade.rl.ppo import make_ppo as make_ppo

@@ -65,7 +65,10 @@ def run(args: argparse.Namespace) -> int:
         )
     out = args.out or Path(f"{_stem(args.file)}.yaml")
     _require_new(out)
-    values = overridden(read_values(config_path("quickstart")) | {"data": {}}, args.overrides)
+    base = read_values(config_path("quickstart"))
+    train = {key: value for key, value in base["train"].items() if key != "total_timesteps"}
+    # The length of the quickstart is that of a first look at four days.
+    values = overridden(base | {"data": {}, "train": train}, args.overrides)
     data = values["data"]
     data["source"] = "file"
     if args.file.is_dir():

@@ -391,6 +391,13 @@ def _keys_and_values(
         yield _whole_key(name, model, algorithm), value
 
 
+FOREIGN = {
+    "env": ". Runs trade jaxtrade's own markets; to train on another environment, take the parts: "
+    "env, params = jt.from_gymnax(NAME), then jt.make_ppo(config, env, updates) and jt.train "
+    "(docs/interop.md)"
+}  # what else may be meant by the value of a section
+
+
 def _of_section(name: str, value: Any, section: type[BaseModel]) -> Iterator[tuple[str, Any]]:
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
@@ -405,7 +412,7 @@ def _of_section(name: str, value: Any, section: type[BaseModel]) -> Iterator[tup
         keys = ", ".join(list(section.model_fields)[:4])
         raise ConfigError(
             f"{name}={_kind(value)}: '{name}' is a section of the configuration; give a dict of its keys "
-            f"({keys}, ...)"
+            f"({keys}, ...){FOREIGN.get(name, '')}"
         )
 
 

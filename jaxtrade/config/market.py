@@ -317,9 +317,9 @@ class DataConfig(Section, frozen=True):
     """
     window_reset: Literal["hole", "session"] = "hole"
     """feature windows restart after a hole longer than one session, or with every trade date"""
-    synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = (
-        "nq_like"
-    )
+    synthetic: Literal[
+        "nq_like", "trend", "mean_reversion", "planted", "martingale", "phase_randomised"
+    ] = "nq_like"
     """the kind of synthetic market (source: synthetic)"""
     synthetic_sessions: Count = limited(40, 2, 5000)
     """sessions; phase_randomised: fewer where the copied bars have fewer"""

@@ -198,7 +198,7 @@ def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
 
 def _is_copied(data: DataConfig) -> bool:
     """Whether the bars are bundled ones, or synthetic ones like them."""
-    return data.source == "bundled" or data.synthetic == "phase_randomised"
+    return data.source == "bundled" or data.synthetic in ("phase_randomised", "planted")
 
 
 def most_sessions(data: DataConfig, symbol: str) -> int | None:

@@ -101,7 +101,8 @@ def minute_bars(
 
 
 TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # used if the configuration gives none
-ONLY_OF = {"synthetic_drift": "trend", "synthetic_pull": "mean_reversion"}
+CHAINS = ("mean_reversion", "planted")
+ONLY_OF = {"synthetic_drift": ("trend",), "synthetic_pull": CHAINS}
 
 
 def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
@@ -110,11 +111,11 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
     Raises ConfigError for a key that belongs to another kind, too many sessions, or a market
     without bars to copy.
     """
-    for key, kind in ONLY_OF.items():
-        if getattr(data, key) is not None and data.synthetic != kind:
+    for key, kinds in ONLY_OF.items():
+        if getattr(data, key) is not None and data.synthetic not in kinds:
             raise ConfigError(
                 f"data.{key} = {getattr(data, key)} is given but data.synthetic = {data.synthetic}; it "
-                f"belongs to {kind}"
+                f"belongs to {' and '.join(kinds)}"
             )
     count, seed = data.synthetic_sessions, data.synthetic_seed
     match data.synthetic:
@@ -126,12 +127,22 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
             drift = TREND_DRIFT if data.synthetic_drift is None else data.synthetic_drift
             made = walk_bars(contract, count, seed, drift)
         case "mean_reversion":
-            pull = REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull
-            made = chain_bars(contract, count, seed, pull)
+            made = chain_bars(contract, count, seed, chain_pull(data))
+        case "planted":
+            real = bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
+            stamps = real.time[np.isin(real.trade_dates, np.unique(real.trade_dates)[:count])]
+            made = chain_at(
+                contract, stamps, float(real.close[0]), [seed, count, 2], chain_pull(data)
+            )
         case "phase_randomised":
             real = bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
             made = phase_randomised_bars(real, count, seed)
     return made.between(data.start, data.end)
+
+
+def chain_pull(data: DataConfig) -> float:
+    """The strength with which the chain is pulled to its anchor."""
+    return REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull
 
 
 GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
@@ -211,17 +222,27 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
     many sessions.
     """
     schedule = synthetic_schedule(contract, sessions)
-    stamps = all_minutes(schedule)
-    generator = np.random.default_rng([seed, sessions, 2])
+    return chain_at(
+        contract, all_minutes(schedule), start_level(contract, schedule), [seed, sessions, 2], pull
+    )
+
+
+def chain_at(
+    contract: Contract, stamps: np.ndarray, level: float, seed: list[int], pull: float
+) -> Bars:
+    """Bars of the chain at given stamps, around a level in ticks. Raises ConfigError for a pull
+    outside (0, 1].
+    """
+    generator = np.random.default_rng(seed)
     levels = level_of(chain_states(generator, len(stamps), pull))
-    base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
+    base = max(round(level) - LEVELS[-1] // 2, RANGE)
     volume = generator.integers(FIRST_VOLUME, LAST_VOLUME + 1, len(stamps))
     return minute_bars(
         contract,
         stamps,
         base + bar_between(levels[:-1], levels[1:]),
         volume,
-        f"synthetic mean reversion {contract.symbol}, seed {seed}",
+        f"synthetic mean reversion {contract.symbol}, seed {seed[0]}",
         f"the bars are synthetic: a mean-reverting chain of {len(LEVELS)} price levels (pull {pull})",
     )
 

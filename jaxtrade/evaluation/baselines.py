@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -259,3 +261,110 @@ def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agen
         signs,
         f"long while SMA {fast} > SMA {slow}, short while below, no bracket",
     )
+
+
+# Agents of a user's own, from a function of the observation.
+
+ASKED = ("mask", "key")  # what a function of an agent may ask for besides the observation
+
+
+@dataclass(frozen=True)
+class FunctionAct:
+    """Asks a function for the action at each bar. asked: which of `ASKED` it takes too. host: whether
+    it is called outside of the compiled program, with NumPy arrays.
+    """
+
+    env: TradingEnv
+    name: str
+    function: Callable[..., Any]
+    asked: tuple[str, ...]
+    host: bool
+
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[PyTree, Order, Array]:
+        seen, more = self.env.observe(ref, params), {"mask": ref.mask, "key": key}
+        given = {name: more[name] for name in self.asked}
+        action = (self._on_host if self.host else self._traced)(seen, given)
+        legal = (action >= 0) & (action < len(ref.mask)) & ref.mask[action]
+        return carry, self.env.decode(jnp.where(legal, action, HOLD), state, params), action
+
+    def _traced(self, seen: Array, given: dict[str, Array]) -> Array:
+        try:
+            return self._checked(jnp.asarray(self.function(seen, **given)))
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+            raise ConfigError(
+                f"agent '{self.name}': its function needs the numbers themselves (NumPy, or an `if` "
+                "about a value), but it is compiled: write it with jax.numpy and jnp.where, or call it "
+                f"bar by bar, which is slower: jt.agent({self.name}, host=True)"
+            ) from error
+
+    def _on_host(self, seen: Array, given: dict[str, Array]) -> Array:
+        def call(seen: Array, given: dict[str, Array]) -> np.ndarray:
+            plain = {name: np.asarray(value) for name, value in given.items()}
+            return self._checked(np.asarray(self.function(np.asarray(seen), **plain)))
+
+        if "key" in given:
+            given = given | {"key": jax.random.key_data(given["key"])}
+        like = jax.ShapeDtypeStruct((), jnp.int32)
+        return jax.pure_callback(call, like, seen, given, vmap_method="sequential")
+
+    def _checked(self, action: Any) -> Any:
+        """The action as int32[]. Raises ConfigError for anything but one whole number."""
+        if action.shape != () or not jnp.issubdtype(action.dtype, jnp.integer):
+            raise ConfigError(
+                f"agent '{self.name}': its function must return one whole number, the id of an action "
+                f"(0 to {len(self.env.actions) - 1}: {', '.join(self.env.actions)}), but returned "
+                f"{action.dtype}{list(action.shape)}; of scores take jnp.argmax(scores)"
+            )
+        return action.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class FunctionAgent:
+    """An agent that is not yet of an environment; `evaluate` takes it beside others."""
+
+    name: str
+    function: Callable[..., Any]
+    asked: tuple[str, ...]
+    host: bool
+
+    def on(self, env: TradingEnv) -> Agent:
+        """The agent in an environment."""
+        act = FunctionAct(env, self.name, self.function, self.asked, self.host)
+        return Agent(self.name, act, None, "a function of the observation")
+
+
+def agent(
+    function: Callable[..., Any], name: str | None = None, *, host: bool = False
+) -> FunctionAgent:
+    """Make an agent of any function of the observation, to be evaluated beside the baselines.
+
+        now, before = map(env.observation_spec.names.index, ("close[t-1]", "close[t-2]"))
+
+        def fade(observation):  # SELL after a rise, else BUY
+            return jnp.where(observation[now] > observation[before], 2, 1)
+
+        agents = [jaxtrade.agent(fade), *jaxtrade.standard_agents(env, market, config)]
+        jaxtrade.evaluate(env, params, market, splits["test"], config, agents)
+
+    Args:
+        function: (observation) -> the id of an action (a place in `env.actions`), one whole number.
+            observation: float32[D]; `env.observation_spec.names` names its slots. It may have two
+            more parameters, by these names: `mask` bool[A], the legal actions, and `key`, a random
+            key of this bar. An illegal action is executed as HOLD, and counted. The function is
+            compiled, so write it with `jax.numpy`.
+        name: in the table. Default: that of the function.
+        host: call the function bar by bar outside of the compiled program, with NumPy arrays (the
+            key as its uint32 words). It may then be any Python, and must depend on its arguments
+            alone.
+    Raises ConfigError for a function that takes something else.
+    """
+    parameters = list(inspect.signature(function).parameters)
+    called = name or getattr(function, "__name__", type(function).__name__)
+    if not parameters or not set(parameters[1:]) <= set(ASKED):
+        raise ConfigError(
+            f"agent '{called}': its function takes ({', '.join(parameters)}); expected the observation, "
+            "and if it needs them `mask` (the legal actions) and `key` (a random key), by these names"
+        )
+    return FunctionAgent(called, function, tuple(parameters[1:]), host)

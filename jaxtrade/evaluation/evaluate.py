@@ -24,14 +24,15 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
-from jaxtrade.evaluation.baselines import Agent, greedy, sampled
+from jaxtrade.evaluation.baselines import Agent, FunctionAgent, greedy, sampled
 from jaxtrade.evaluation.frames import write_frame
 from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.metrics import sessions_of
+from jaxtrade.evaluation.optimum import best_profit, share_of
 from jaxtrade.evaluation.pictures import equity, style
 from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, longest
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import write_texts
+from jaxtrade.evaluation.report import BEST, write_texts
 from jaxtrade.evaluation.result import NOTHING, AgentResult, Also, EvaluationResult, SetResult
 from jaxtrade.evaluation.trades import (
     BarClock,
@@ -97,7 +98,7 @@ def evaluate_symbol(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
-    agents: Sequence[Agent] | None = None,
+    agents: Sequence[Agent | FunctionAgent] | None = None,
     *,
     algorithm: Learner | None = None,
     policy: PyTree = None,
@@ -115,7 +116,8 @@ def evaluate_symbol(
         params: as from `make_params`. `sessions` replaces its session set.
         config: configuration of the run. Its account preset, seed and data labels go into the
             report.
-        agents: default: `standard_agents` with `algorithm` and `policy`.
+        agents: as from `baselines.agent` and `standard_agents`. Default: the latter, with
+            `algorithm` and `policy`.
         provenance: copied to the JSON report unchanged (versions, device, digests).
         trained_on: sessions on which the policy was trained. The result is labelled "in sample" if
             it contains any.
@@ -135,6 +137,7 @@ def evaluate_symbol(
         raise ConfigError(
             "evaluation: give either agents, or algorithm and policy (for the standard agents)"
         )
+    agents = [each.on(env) if isinstance(each, FunctionAgent) else each for each in agents]
     names = [agent.name for agent in agents]
     if not names or len(set(names)) != len(names):
         found = ", ".join(names) or "none"
@@ -144,7 +147,7 @@ def evaluate_symbol(
     start_balance = resolve_account(config.account).start_balance
     lanes = lanes_of(agents, params, market, sessions, config, steps)
     decisions, records = lanes[0].decisions, run_passes(env, lanes, False, programs, begun)
-    results = []
+    best, results = best_profit(config, market, params, decisions), []
     for agent, account, strategy in zip(
         agents, records["account"], records["strategy"], strict=True
     ):
@@ -161,7 +164,8 @@ def evaluate_symbol(
                 strategy,
                 account,
                 trades,
-                figures_of(strategy, trades, decisions, start_balance),
+                figures_of(strategy, trades, decisions, start_balance)
+                | share_of(int(strategy.equity[-1]) / 1000, best),
                 account_figures(account, decisions),
             )
         )
@@ -181,7 +185,8 @@ def evaluate_symbol(
         low=np.asarray(mid.low),
         close=np.asarray(mid.close),
         start_balance=start_balance,
-        settings=_settings(env, params, market, decisions, config, results),
+        settings=_settings(env, params, market, decisions, config, results)
+        | ({} if best is None else {BEST: best}),
         labels=(
             *_labels(env, market, decisions, trained_on),
             *([ALONE] if config.shared.on else []),

@@ -20,7 +20,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import joint
 from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
-from jaxtrade.evaluation.baselines import Agent, greedy
+from jaxtrade.evaluation.baselines import Agent, FunctionAgent, greedy
 from jaxtrade.evaluation.evaluate import (
     begin_evaluation,
     evaluate_set,
@@ -208,7 +208,7 @@ def evaluate(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
-    agents: Sequence[Agent] | None = None,
+    agents: Sequence[Agent | FunctionAgent] | None = None,
     **given: Any,
 ) -> EvaluationResult: ...
 
@@ -220,7 +220,7 @@ def evaluate(
     market: MarketSet,
     sessions: SessionSet,
     config: RunConfig,
-    agents: Sequence[Agent] | None = None,
+    agents: Sequence[Agent | FunctionAgent] | None = None,
     **given: Any,
 ) -> SetResult: ...
 
@@ -243,8 +243,8 @@ def evaluate(
     Args:
         params: as from `make_params`. Of a set each symbol's are made from the configuration.
         market: as from `load_markets`. sessions: to evaluate on, as from `split_sessions`.
-        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol:
-            a set takes none.
+        agents: your own (`jaxtrade.agent`) and others. Default: the policy, greedy and sampled, and
+            the baselines. They are for one symbol: a set takes none.
         given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
             `evaluate_symbol`).
     Returns:
@@ -256,6 +256,11 @@ def evaluate(
             and policy is, or equity comes near the int32 limit. Of a set: agents are given, or
             parameters that are not those of the configuration.
     """
+    if env.config.joint and any(isinstance(each, FunctionAgent) for each in agents or ()):
+        raise ConfigError(
+            "evaluation: jt.agent makes agents that trade one symbol, and env.task=allocate holds "
+            "several; leave them out"
+        )
     if len(market.parts) == 1:
         return evaluator_of(env).evaluate(env, params, market, sessions, config, agents, **given)
     if agents is not None:

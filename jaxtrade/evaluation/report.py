@@ -14,10 +14,11 @@ import numpy as np
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import SplitHistory, history_lines
-from jaxtrade.notation import NOT_AVAILABLE, cost, money, shown
+from jaxtrade.notation import NOT_AVAILABLE, cost, money, share, shown
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, json_text, ruled, several, short_repr
 
+BEST = "best_profit"  # the setting that holds what the best policy makes, where it is known
 LEAST = 5  # sessions; fewer give no useful interval
 CONFIDENCE = 0.95
 
@@ -80,10 +81,25 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
     )
 
 
-def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: str = "") -> str:
+def found(net: float, best: float) -> str:
+    """How much of what can be made was made, in words."""
+    return (
+        f"that is {share(net / best, 0)} of what can be made there: the best policy, which is known "
+        f"exactly, makes {money(best)}"
+    )
+
+
+def compared(
+    agents: Sequence[Standing],
+    span: str,
+    unit: str = "session",
+    key: str = "",
+    best: float | None = None,
+) -> str:
     """Compare the first agent with the baselines, by their net profit in the strategy pass. Sampled
     versions of the same policy are no baselines. span: what was evaluated, as "5 held-out sessions". unit: as in
-    `noise`. key: the key to raise where they are too few (`key_of`)."""
+    `noise`. key: the key to raise where they are too few (`key_of`). best: what the best policy
+    makes, where it is known."""
     first, *others = agents
     net = first.net
     made = f"made {money(net)} after costs" if first.trades else "never traded"
@@ -96,7 +112,7 @@ def compared(agents: Sequence[Standing], span: str, unit: str = "session", key: 
     ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
-        noise(first, unit, key),
+        noise(first, unit, key) if best is None else found(net, best),
         "staying flat can be the right answer" if net <= 0 else "",
     ]
     text = f"On {span}, '{first.name}' {made}"
@@ -154,6 +170,8 @@ time in market | exposure | share
 commission ($) | commission | number
 slippage ($) | slippage | number
 """)
+# Of a market whose best policy is known (`evaluation.optimum`).
+OPTIMUM_ROWS = rows_of("of the best policy's profit | optimum_share | share")
 # Rows of a symbol's block: enough to see where the result comes from. The symbol's own table has
 # all of them.
 SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
@@ -384,7 +402,10 @@ def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list
     account: how that of the second begins."""
     settings, agents = document["settings"], document["agents"].values()
     sessions = settings["sessions"]
-    cells = block(strategy, STRATEGY_ROWS, [each["strategy"] for each in agents], sessions)
+    rows = STRATEGY_ROWS
+    if BEST in settings:
+        rows = (*rows[:1], *OPTIMUM_ROWS, *rows[1:])
+    cells = block(strategy, rows, [each["strategy"] for each in agents], sessions)
     if one_pass(document):
         return cells
     title = f"{account} (rules on: {settings['account']})"

@@ -237,7 +237,8 @@ class Result(Views):
             )
             for agent in self.agents
         ]
-        return report.compared(standings, f"{span}{of}", unit, key if hint else "")
+        best = self.settings.get(report.BEST)
+        return report.compared(standings, f"{span}{of}", unit, key if hint else "", best)
 
 
 @dataclass(frozen=True, repr=False)

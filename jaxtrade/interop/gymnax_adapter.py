@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.errors import ConfigError
 from jaxtrade.rl.state import strong_types
 from jaxtrade.types import Array, Outcome, PyTree
 
@@ -77,8 +78,14 @@ def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
     """Make a gymnax environment by its registered name -> (env, params), params a pytree of arrays.
 
     Raises:
-        ValueError: the actions are not discrete, or gymnax does not know the name.
+        ConfigError: an environment itself is given. ValueError: the actions are not discrete, or
+            gymnax does not know the name.
     """
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"from_gymnax({type(name).__name__}): expected the registered name of an environment of "
+            'gymnax, such as from_gymnax("CartPole-v1")'
+        )
     import gymnax  # imported here because it loads matplotlib, pandas and gymnasium
     from gymnax.environments import spaces
 
@@ -90,3 +97,17 @@ def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
         )
     size = math.prod(environment.observation_space(params).shape)
     return GymnaxEnv(environment, int(actions.n), size), _arrays(params)
+
+
+def from_gymnasium(environment: Any) -> NoReturn:
+    """Raise ConfigError, which says what to do instead: an environment of Gymnasium steps in
+    Python, so no compiled program can hold it.
+    """
+    spec = getattr(environment, "spec", None)
+    name = environment if isinstance(environment, str) else getattr(spec, "id", "NAME")
+    raise ConfigError(
+        f"from_gymnasium: {name} steps in Python, and jaxtrade's learners are compiled together with "
+        f"their environment. If gymnax has it: env, params = jt.from_gymnax('{name}'). Else train on it "
+        "with Stable-Baselines3, or write it with jax.numpy as a jaxtrade.types.Env (six functions). The "
+        "other way, jaxtrade's market in Gymnasium, is jt.to_gymnasium (docs/interop.md)"
+    )

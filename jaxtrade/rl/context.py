@@ -90,6 +90,22 @@ class Context(Generic[ConfigT, NetworkT]):
         return packed(self.network, self.form, parameters)
 
 
+# Of `types.Env`, what acting needs too: a policy that is read from its folder acts without a market.
+OF_ACTING = ("num_actions", "observation_size", "observe", "action_mask")
+
+
+def require_env(env: Any) -> None:
+    """Raise ConfigError for an environment of another library."""
+    if missing := [name for name in OF_ACTING if not hasattr(env, name)]:
+        raise ConfigError(
+            f"env=<{type(env).__name__}> has no {', '.join(missing)}: a learner needs an environment of "
+            "pure JAX functions (jaxtrade.types.Env), because it is compiled with it. Take "
+            "jt.make_env(config) for trading; `env, params = jt.from_gymnax(NAME)` for an environment "
+            "of gymnax; or write a jaxtrade.types.Env of your own (six members). Gymnasium's step in Python: "
+            "train on them with another library (docs/interop.md)"
+        )
+
+
 def contexts_of(
     config: RunConfig,
     section: Any,

@@ -38,7 +38,7 @@ from jaxtrade.rl.actor_critic import (
     value_of,
 )
 from jaxtrade.rl.algorithms import Head, LearnerKind
-from jaxtrade.rl.context import Around, Context, check_sequences, contexts_of
+from jaxtrade.rl.context import Around, Context, check_sequences, contexts_of, require_env
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.rollout import (
     action_metrics,
@@ -363,8 +363,9 @@ def make_ppo(
         whatever precision the update has.
     Raises:
         ConfigError: the network has a memory, but a minibatch cannot hold whole rollouts of some
-            environments.
+            environments; or `env` is no `types.Env`.
     """
+    require_env(env)
     exact, ppo = contexts_of(
         config,
         config.ppo,

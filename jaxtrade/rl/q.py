@@ -34,7 +34,7 @@ from jaxtrade.rl.acting import (
     network_input,
 )
 from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.context import Around, Context, contexts_of
+from jaxtrade.rl.context import Around, Context, contexts_of, require_env
 from jaxtrade.rl.listening import Fusion
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.state import Policy
@@ -101,8 +101,10 @@ def q_contexts(
     """The contexts of acting, which computes float32 products, and of training, in the configured
     precision.
 
-    Raises ConfigError: no such Q-network, or a fusion that needs a distribution.
+    Raises ConfigError: no such Q-network, a fusion that needs a distribution, or `env` is no
+    `types.Env`.
     """
+    require_env(env)
     check_fusion(config.algorithm, around.get("fusion"))
     learner: Any = config.learner
     return contexts_of(

@@ -27,6 +27,7 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, write
 from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
+from jaxtrade.evaluation.report import BEST
 from jaxtrade.evaluation.result import SetResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
@@ -443,12 +444,15 @@ def ending(
         symbol, one = next(iter(first.symbols.items()))
     replay = [*run, "--session", one.settings["last_session"]]
     replay += ["--symbol", symbol] if symbol else []
+    # A policy that has found what can be found goes on to a market where nobody knows what can be.
+    real = [*rundir.program(), "train", "quickstart"]
     commands = {
+        **({rundir.quoted(real): "the same on a real week"} if BEST in one.settings else {}),
         rundir.quoted([*rundir.program(), "evaluate", *grid]): "with other costs",
         rundir.quoted([*rundir.program(), "replay", *replay]): "one session, bar by bar",
     }
     widest = max(len(command) for command in commands)
-    for label, (command, why) in zip(("next", ""), commands.items(), strict=True):
+    for label, (command, why) in zip(("next", "", ""), commands.items(), strict=False):
         yield f"{label:<9} {command:<{widest}}  # {why}"
 
 

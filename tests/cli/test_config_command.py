@@ -159,7 +159,7 @@ def test_explain_names_shipped_configurations_with_another_value(
 ):
     assert main(["config", "explain", "stop_atr"]) == 0
     assert (
-        "  shipped     6 in advised, 6 in curriculum, 6 in quickstart"
+        "  shipped     6 in advised, 6 in curriculum, 10 in proof, 6 in quickstart"
         in capsys.readouterr().out.splitlines()
     )
 

@@ -31,6 +31,7 @@ EXPECTED = {  # what is listed -> the names in its first column
         "fx_dqn",
         "fx_ppo",
         "fx_pqn",
+        "proof",
         "quickstart",
     ],
     "features": [

@@ -1,14 +1,18 @@
 """gymnax environments through the adapter; PPO solves CartPole."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxtrade
 from bench.studies.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.training.loop import plan_run, train
+from tests.messages import refused
 from tests.optimum.learner import WANTED
 
 SETTINGS = """
@@ -91,3 +95,34 @@ def test_ppo_solves_cartpole():
     policies = jax.tree.map(lambda x: x[None], algorithm.policy(result.state))
     [score] = world.judge(algorithm, policies)["score"]
     assert score >= WANTED["cartpole"] / 500
+
+
+class Stepping:
+    """What Gymnasium has: an environment that steps in Python."""
+
+    spec = SimpleNamespace(id="Taxi-v3")
+
+    def reset(self):
+        """Begin."""
+
+    def step(self):
+        """Go on."""
+
+
+def test_an_environment_that_steps_in_python_is_told_what_to_do():
+    for make in (jaxtrade.from_gymnasium, jaxtrade.from_gymnax):
+        with refused("from_gymnax("):
+            make(Stepping())
+    with refused("from_gymnax('Taxi-v3')", "to_gymnasium"):
+        jaxtrade.from_gymnasium(Stepping())
+    config = jaxtrade.load_config("quickstart")
+    for make in (jaxtrade.make_ppo, jaxtrade.make_dqn, jaxtrade.make_pqn):
+        with refused("<Stepping>", "observe, action_mask", "from_gymnax"):
+            make(config, Stepping(), 1)
+
+
+@pytest.mark.parametrize("env", [Stepping(), "Taxi-v3"])
+def test_a_run_on_another_environment_is_told_of_the_parts(env):
+    for make in (jaxtrade.run, jaxtrade.Trainer):
+        with refused("env=", "from_gymnax", "make_ppo"):
+            make("quickstart", env=env)

@@ -1,0 +1,70 @@
+"""A network of one's own: an observation in, logits and a value out."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxtrade
+from jaxtrade.config import NetworkConfig
+from jaxtrade.parts import NETWORKS
+from tests.messages import refused
+
+
+class Mine(nn.Module):
+    num_actions: int
+    axis: int = 0
+
+    @nn.compact
+    def __call__(self, observation):
+        x = nn.tanh(nn.Dense(8)(observation))
+        value = nn.Dense(1)(x)
+        return nn.Dense(self.num_actions)(x), value if self.axis else value[..., 0]
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """(name, network) -> what `network.kind=NAME` makes."""
+    monkeypatch.setattr(NETWORKS, "_added", dict(NETWORKS._added))
+
+    def register(name, network):
+        jaxtrade.register_network(name, network)
+        return NETWORKS[name](NetworkConfig(), 5, jax.lax.dot_general)
+
+    return register
+
+
+def test_it_is_a_network_without_a_memory(made):
+    network = made("mine", Mine)
+    seen = jnp.ones((3, 4, 11))
+    variables = network.init(jax.random.key(0), None, seen)
+    carry, logits, value = network.apply(variables, None, seen)
+    assert carry is None
+    assert network.first_carry() is None
+    assert (logits.shape, value.shape) == ((3, 4, 5), (3, 4))
+    own = Mine(5).apply({"params": variables["params"]["own"]}, seen)
+    np.testing.assert_array_equal(logits, own[0])
+    np.testing.assert_array_equal(network.apply(variables, None, seen, method="value"), own[1])
+
+
+def test_other_shapes_are_refused(made):
+    wrong = made("wide", lambda actions: Mine(actions, axis=1))
+    with refused("network.kind=wide", "(3, 1)", "value[..., 0]"):
+        wrong.init(jax.random.key(0), None, jnp.ones((3, 11)))
+    few = made("few", lambda actions: Mine(actions - 1))
+    with refused("network.kind=few", "(5,)", "(4,)"):
+        few.init(jax.random.key(0), None, jnp.ones(11))
+
+
+@pytest.mark.slow
+def test_a_learner_trains_it(made):
+    made("mine", Mine)
+    env, params = jaxtrade.from_gymnax("CartPole-v1")
+    small = {"num_envs": 8, "num_steps": 8}
+    config = jaxtrade.load_config(
+        "quickstart", rollout=small, set=["network.kind=mine", "train.chunk_updates=1"]
+    )
+    ppo = jaxtrade.make_ppo(config, env, 1)
+    trained = jaxtrade.train(ppo, params, config=config.train, key=jax.random.key(0))
+    assert trained.history[-1]["param_delta"] > 0
