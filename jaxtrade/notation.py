@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
 
 NOT_AVAILABLE = "n/a"
+POLICY = "greedy"  # key of the trained policy among the agents of files and tables
 MINUS = "\u2212"  # of pages and pictures; a console has "-"
 
 
@@ -57,6 +58,11 @@ def shown(
     sign = minus if rounded < 0 else "+" if form == "signed" and rounded > 0 else ""
     comma = "" if form in ("ratio", "percent") else ","
     return f"{sign}{before}{abs(rounded):{comma}.{digits}f}{after}"
+
+
+def name_agent(key: str) -> str:
+    """Return the name that people read of an agent: `your policy` for the key `greedy`."""
+    return f"your policy{key[len(POLICY) :]}" if key.split(" ")[0] == POLICY else key
 
 
 def money(value: float | None, digits: int = 2) -> str:

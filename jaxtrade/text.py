@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 NOTE, WARNING = "note: ", "WARNING: "
+FORECAST = "compiling takes "  # how the line begins that says how long it will
 _NUMBER = re.compile(r"\d[\d.,:-]*")
 
 Tell = Callable[[str], None]  # receives one line of text, without its end
@@ -108,6 +109,22 @@ def did_you_mean(word: str, known: Iterable[str], mark: str = "'") -> str:
 def several(count: int, noun: str) -> str:
     """A count with its noun: `1 trade`, `2,000 trades`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def state_shortfall(least: int, noun: str, found: int) -> str:
+    """Return what is missing, in words: `needs 5 days, there is 1`."""
+    return f"needs {several(least, noun)}, there {'is' if found == 1 else 'are'} {found:,}"
+
+
+def join_reasons(reasons: Mapping[str, str]) -> str:
+    """Return names with the reasons that hold for them, each reason once: `a, b (why); c (why)`.
+
+    reasons: name -> why.
+    """
+    names: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        names.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(each)} ({why})" for why, each in names.items())
 
 
 def json_text(document: Any) -> str:

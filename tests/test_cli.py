@@ -254,14 +254,14 @@ def test_evaluate_again_prints_the_same_json(run, capsys):
         if not line.startswith("note: steps on a CPU are slower")
     ]
     assert lines[:2] == ["loading: JAX", "evaluating: 6 agents, 1 session (test)"]
-    assert lines[-6:-2] == [
+    assert lines[-5:-3] == [
         f"run       {run}",
-        f"pictures  {run / 'training.png'}",
-        f"          {run / 'evaluation/test/day.png'}",
-        f"          {run / 'evaluation/test/equity.png'}",
+        "files     evaluation/test/evaluation.txt, training.png, evaluation/test/day.png, "
+        "evaluation/test/equity.png",
     ]
-    assert lines[-2].startswith(f"next      jaxtrade evaluate {run} --cost-grid")
-    assert lines[-1].startswith(f"          jaxtrade replay {run} --session 2013-10-11")
+    assert lines[-3].startswith(f"next      jaxtrade report {run} --open")
+    assert lines[-2].startswith(f"          jaxtrade replay {run} --session 2013-10-11")
+    assert lines[-1].startswith(f"          jaxtrade evaluate {run} --cost-grid")
     assert "\x1b" not in said.err
 
 

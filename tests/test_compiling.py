@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.compiling import Pending, Programs
+from jaxtrade.text import FORECAST
 from jaxtrade.training.loop import Chunk
 from tests.messages import refused
 
@@ -100,3 +101,14 @@ def test_an_error_of_a_task_that_nobody_waits_for_is_printed(capsys):
     with Programs() as programs:
         programs.also(lambda: 1 / 0)
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_how_long_a_program_compiles_is_told_once():
+    gate = threading.Event()
+    with Programs() as programs:
+        pending = programs.begin("waits", Lowered(gate), ())
+        pending.lowering = 30.0
+        assert pending.forecast().startswith(f"{FORECAST}about 2 min")
+        assert not pending.forecast()
+        gate.set()
+    assert not Pending.ready(len, None).forecast()

@@ -45,8 +45,8 @@ def commands(
     results = dict.fromkeys(seeds, result)
     lines = list(ending(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
-    assert [line[:10].strip() for line in lines[-2:]] == ["next", ""]
-    return [line[10:] for line in lines[-2:]]
+    first = [line[:10].strip() for line in lines].index("next")
+    return [line[10:] for line in lines[first:]]
 
 
 def words(command):
@@ -61,7 +61,8 @@ def words(command):
 
 def test_a_plain_run_needs_no_flags(tmp_path):
     path = tmp_path / "run"
-    grid, replay = commands(path, run_of(path))
+    page, replay, grid = commands(path, run_of(path))
+    assert words(page) == ["report", str(path), "--open"]
     assert words(grid) == ["evaluate", str(path), "--cost-grid"]
     assert words(replay) == ["replay", str(path), "--session", "2013-10-11"]
 
@@ -78,7 +79,8 @@ def test_another_split_is_named(tmp_path, split):
     refuse it.
     """
     path = tmp_path / "run"
-    grid, replay = (words(each) for each in commands(path, run_of(path), split=split))
+    page, replay, grid = (words(each) for each in commands(path, run_of(path), split=split))
+    assert page == ["report", str(path), "--split", split, "--open"]
     assert grid == ["evaluate", str(path), "--split", split, "--cost-grid"]
     assert replay == ["replay", str(path), "--session", "2013-10-11"]
 
@@ -95,7 +97,7 @@ def test_one_of_several_seeds_is_named(tmp_path):
 def test_another_advisor_is_named_where_the_command_takes_one(tmp_path):
     path = tmp_path / "run"
     other = ("--advisor", "mock:oracle", "--set", "advisor.options.skill=0.7")
-    grid, replay = (words(each) for each in commands(path, run_of(path), advisor=other))
+    replay, grid = (words(each) for each in commands(path, run_of(path), advisor=other))
     assert grid == ["evaluate", str(path), *other, "--cost-grid"]
     assert "--advisor" not in replay
 
@@ -110,7 +112,7 @@ def test_bars_at_another_place_are_named(tmp_path):
         assert "--data" not in words(command)
     bars.rename(moved)
     used = rundir.read_run(path, {"data.file": str(moved)})[0]
-    for command in commands(path, used):
+    for command in commands(path, used)[1:]:  # a report reads no bars
         assert words(command)[2:4] == ["--data", str(moved)]
 
 

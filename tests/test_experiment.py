@@ -161,7 +161,7 @@ def seeds_run(plain, tmp_path_factory):
     assert result.exit_code == 0
     assert list(result.evaluations) == [4, 5, 6]
     assert result.evaluation is result.evaluations[4]
-    assert "greedy policies of 3 seeds (4 .. 6)" in result.table
+    assert "your policies of 3 seeds (4 .. 6)" in result.table
     return result.path
 
 
@@ -188,7 +188,7 @@ def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run):
 
 @pytest.mark.slow
 def test_one_of_several_seeds_is_named(seeds_run):
-    assert "greedy policies of 3 seeds" in evaluate_run(Request(seeds_run))
+    assert "your policies of 3 seeds" in evaluate_run(Request(seeds_run))
     one = evaluate_run(Request(seeds_run, seed=5))
     assert one + "\n" == (seeds_run / "evaluation/test/seed_5" / "evaluation.txt").read_text()
     with refused("seed 7: ", "(--seed) 4 .. 6"):

@@ -281,7 +281,7 @@ def test_a_finished_run_is_read_from_its_folder():
     assert run.evaluation.verdict in run.table
     assert run.summary is not None
     assert run.policy.action_names[0] == "HOLD"
-    assert "greedy on ES" in run.plot().axes[0].get_title(loc="left")
+    assert "your policy on ES" in run.plot().axes[0].get_title(loc="left")
     page = run._repr_html_()
     assert run.evaluation.verdict.replace("'", "&#39;") in page
 

@@ -68,7 +68,7 @@ def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry):
 
 @pytest.mark.slow
 def test_it_is_evaluated_and_replayed(entry):
-    assert "greedy" in evaluate_run(Request(entry))
+    assert "your policy" in evaluate_run(Request(entry))
     assert "2013-10-11" in "\n".join(replay_run(Request(entry), "2013-10-11"))
     assert {"td_loss", "q_change", "epsilon", "q_max"} <= history(entry)[-1].keys()
 

@@ -69,7 +69,7 @@ def test_files_of_every_seed_and_symbol(trained):
         ]
         assert (folder / "USDJPY" / "trades.csv").is_file()
     assert "  of it USDJPY: 3: " in trained.table
-    assert "greedy policies of 2 seeds" in trained.table
+    assert "your policies of 2 seeds" in trained.table
 
 
 def test_the_log_opens_with_every_symbol(trained):

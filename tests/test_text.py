@@ -2,7 +2,16 @@
 
 import pytest
 
-from jaxtrade.text import aligned, in_short, note_line, printable, ruled, year_runs
+from jaxtrade.text import (
+    aligned,
+    in_short,
+    join_reasons,
+    note_line,
+    printable,
+    ruled,
+    state_shortfall,
+    year_runs,
+)
 
 
 def test_words_stand_left_and_figures_right():
@@ -76,3 +85,12 @@ def test_what_others_wrote_moves_no_cursor():
         == "a\\x1b[2Jb\\r\\x07\\u202e\\udce9 é\tc\nd"
     )
     assert aligned([["run\x1b]0;title\x07", "1"], ["b", "2"]])[0] == "run\\x1b]0;title\\x07  1"
+
+
+def test_one_is_and_several_are():
+    assert state_shortfall(5, "day", 1) == "needs 5 days, there is 1"
+    assert state_shortfall(1, "seed", 0) == "needs 1 seed, there are 0"
+
+
+def test_names_with_one_reason_share_it():
+    assert join_reasons({"a": "x", "b": "y", "c": "x"}) == "a, c (x); b (y)"

@@ -2,7 +2,7 @@
 sessions once more.
 """
 
-from jaxtrade.evaluation.openings import PREFIX
+from jaxtrade.evaluation.openings import ABSENT, PREFIX
 
 
 def document(found):
@@ -14,6 +14,6 @@ def document(found):
 def table(text):
     """A table without its lines about the count, of which it must have one."""
     lines = text.splitlines()
-    kept = [line for line in lines if not line.startswith(PREFIX)]
+    kept = [line for line in lines if not line.startswith((PREFIX, ABSENT))]
     assert len(kept) < len(lines)
     return "\n".join(kept)

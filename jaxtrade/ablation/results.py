@@ -16,6 +16,7 @@ from jaxtrade.ablation.kinds import NONE, PLACEBO, is_placebo, is_real, own_plac
 from jaxtrade.ablation.tables import Skill
 from jaxtrade.evaluation.openings import SplitHistory
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, compare
+from jaxtrade.text import state_shortfall
 
 
 class Scores(NamedTuple):
@@ -136,9 +137,9 @@ def claims(ablation: Ablation, fusion: FusionResult) -> list[Claim]:
 
 def _claim(ablation: Ablation, fusion: FusionResult, kind: str) -> Claim:
     if (days := len(fusion.scores[ablation.split].dates)) < MIN_DAYS:
-        return Claim(kind, None, f"needs {MIN_DAYS} days, there are {days}")
+        return Claim(kind, None, state_shortfall(MIN_DAYS, "day", days))
     if (seeds := len(ablation.seeds)) < MIN_SEEDS:
-        return Claim(kind, None, f"needs {MIN_SEEDS} seeds, there are {seeds}")
+        return Claim(kind, None, state_shortfall(MIN_SEEDS, "seed", seeds))
     own = own_placebo(kind, ablation.kinds)
     missing = [
         *([PLACEBO + kind] if own is None else []),

@@ -219,7 +219,7 @@ def watch(args: Namespace) -> int:
 
     reader = Reader()
     try:
-        server = Server(routes(folder, reader), new_token(), args.port)
+        server = Server(routes(folder, reader, make_page), new_token(), args.port)
     except (OSError, OverflowError) as error:
         reader.close()
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
@@ -246,6 +246,13 @@ def watch(args: Namespace) -> int:
         except KeyboardInterrupt:
             print("stopped")
     return 0
+
+
+def make_page(run: Path, symbol: str) -> str:
+    """Return the report of a run as HTML; nothing is written. Raises JaxtradeError."""
+    from jaxtrade.reporting import collect, make  # with JAX, once a report is asked for
+
+    return make.make(collect.collect(collect.choose(run, symbol=symbol or None))).html
 
 
 @contextmanager

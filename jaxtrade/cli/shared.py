@@ -102,7 +102,7 @@ TRUST = """
     --trust-imports  import the modules that a run's configuration names, although they are not
         known to be yours: they are code (docs/run_folder.md)
     """
-QUIET = "--quiet  show no progress, only warnings, errors and the result"
+QUIET = "--quiet  show only how long training compiles, warnings, errors and the result"
 
 
 def refuse(args: Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
@@ -324,7 +324,7 @@ def open_screen(
     """The screen of a command: a panel where the terminal can show one, else plain lines.
 
     Args:
-        title: of the panel, such as "jaxtrade train". quiet: show nothing but warnings. stream:
+        title: of the panel, such as "jaxtrade train". quiet: show no progress. stream:
             default: standard error, so that standard output holds the result alone.
     """
     chosen = sys.stderr if stream is None else stream

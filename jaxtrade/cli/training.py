@@ -250,7 +250,7 @@ def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
     """
     if not is_main():
         return result.exit_code
-    text = result.table
+    text = result.summary
     if args.perf or args.perf_one:
         from jaxtrade.runs.trainer import lines, performance_info
 

@@ -152,7 +152,7 @@ class Market(Markets):
     @property
     def extent(self) -> str:
         """Sessions and bars in words."""
-        return f"{self.num_sessions} sessions, {self.num_bars:,} bars"
+        return f"{several(self.num_sessions, 'session')}, {several(self.num_bars, 'bar')}"
 
     @property
     def facts(self) -> dict[str, Any]:

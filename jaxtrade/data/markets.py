@@ -93,7 +93,7 @@ class MarketSet(Markets):
     def extent(self) -> str:
         """Symbols, sessions and bars in words."""
         return (
-            f"{len(self.members)} symbols, one per environment: {self.num_sessions} sessions, "
+            f"{len(self.members)} symbols, one per environment: {several(self.num_sessions, 'session')}, "
             f"{self.num_bars:,} bars"
         )
 

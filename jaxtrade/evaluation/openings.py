@@ -31,7 +31,7 @@ from jaxtrade.evaluation.statistics import (
 )
 from jaxtrade.evaluation.statistics.selection import NULL_DRAWS
 from jaxtrade.storage.trials import SplitOpening
-from jaxtrade.text import several
+from jaxtrade.text import join_reasons, several
 
 DIGITS = 16  # hex digits of a digest
 NO_BARS = ""  # the digest of a day on which the symbol has no bar
@@ -122,6 +122,7 @@ def _of_symbol(bars: Any, contract: Any, dates: Sequence[str]) -> tuple[str, ...
 
 
 PREFIX = "trials: "  # how the lines in a report begin
+ABSENT = "not computable yet: "  # how the line begins that names what a report lacks
 NO_LOG = (
     "the trial log cannot be read"  # why the number of trials is unknown; the line above says more
 )
@@ -161,9 +162,15 @@ class SplitHistory:
     psr: IntervalEstimate | None = None
     dsr: IntervalEstimate | None = None
 
+    @property
+    def lacking(self) -> dict[str, str]:
+        """The statistics that were asked for and cannot be given -> why."""
+        asked = {"PSR": self.psr, "DSR": self.dsr, "PBO": self.pbo}
+        return {name: each.why for name, each in asked.items() if each and each.why}
+
     def lines(self) -> list[str]:
-        """Up to three lines for the report: the count, the policy's Sharpe ratio against luck, and
-        the trials'.
+        """Return up to three lines for the report: the count, the policy's Sharpe ratio against
+        luck, and the trials'. What is undefined has no line: `history_lines` says why.
         """
         if self.fault:
             found = [f"how often this test set was opened is n/a: {self.fault}"]
@@ -172,22 +179,18 @@ class SplitHistory:
                 f"this test set was opened {several(self.opened or 0, 'time')} ("
                 f"{several(self.trials or 0, 'distinct trial')}), this time included"
             ]
-        if self.psr and self.dsr:
-            found.append(
-                f"probability that the true Sharpe ratio is above 0 (PSR): {shown(*self.psr)}; above the "
-                f"best of so many trials without skill (DSR): {shown(*self.dsr)}"
-            )
-        if self.pbo:
-            band = (
-                ""
-                if self.pbo.value is None
-                else (
-                    f" (without skill 5 to 95 % of cases give {self.pbo.null_low:.2f} .. {self.pbo.null_high:.2f})"
-                )
-            )
+        above = {
+            "above 0 (PSR)": self.psr,
+            "above the best of so many trials without skill (DSR)": self.dsr,
+        }
+        known = [f"{what}: {shown(*each)}" for what, each in above.items() if each and not each.why]
+        if known:
+            found.append(f"probability that the true Sharpe ratio is {'; '.join(known)}")
+        if self.pbo and self.pbo.value is not None:
             found.append(
                 "probability that the trial that is best on some days is below the median on others (PBO): "
-                f"{shown(self.pbo.value, None, None, self.pbo.why)}{band}"
+                f"{self.pbo.value:.2f} (without skill 5 to 95 % of cases give {self.pbo.null_low:.2f} .. "
+                f"{self.pbo.null_high:.2f})"
             )
         return [f"{PREFIX}{line}" for line in found]
 
@@ -247,9 +250,15 @@ def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
     )
 
 
-def history_lines(history: SplitHistory | None) -> list[str]:
-    """The lines of a history; none without one."""
-    return history.lines() if history else []
+def history_lines(
+    history: SplitHistory | None, lacking: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the lines of a history, and one line that names all figures that cannot be computed
+    yet. lacking: name -> why, of further such figures.
+    """
+    names = {**(lacking or {}), **(history.lacking if history else {})}
+    absent = [f"{ABSENT}{join_reasons(names)}"] if names else []
+    return [*(history.lines() if history else []), *absent]
 
 
 def history_json(history: SplitHistory | None) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.openings import SplitHistory, history_lines
-from jaxtrade.notation import NOT_AVAILABLE, cost, money, share, shown
+from jaxtrade.notation import cost, money, name_agent, share, shown
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, json_text, ruled, several, short_repr
+from jaxtrade.text import aligned, json_text, ruled, several, short_repr, state_shortfall
 
 BEST = "best_profit"  # the setting that holds what the best policy makes, where it is known
 LEAST = 5  # sessions; fewer give no useful interval
@@ -81,7 +81,7 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
     )
 
 
-def found(net: float, best: float) -> str:
+def describe_share(net: float, best: float) -> str:
     """How much of what can be made was made, in words."""
     return (
         f"that is {share(net / best, 0)} of what can be made there: the best policy, which is known "
@@ -112,10 +112,11 @@ def compared(
     ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
-        noise(first, unit, key) if best is None else found(net, best),
+        noise(first, unit, key) if best is None else describe_share(net, best),
         "staying flat can be the right answer" if net <= 0 else "",
     ]
-    text = f"On {span}, '{first.name}' {made}"
+    name = name_agent(first.name)
+    text = f"On {span}, {name if name != first.name else repr(name)} {made}"
     return (
         "; ".join(
             [f"{text}: {parts[0]}" if parts[0] else text, *(part for part in parts[1:] if part)]
@@ -176,6 +177,12 @@ OPTIMUM_ROWS = rows_of("of the best policy's profit | optimum_share | share")
 # all of them.
 SHORT = ("net_profit", "sharpe_daily", "max_drawdown", "trades", "win_rate")
 SYMBOL_ROWS = tuple(row for row in STRATEGY_ROWS if row[1] in SHORT)
+# What a run shows at its end; the file of the evaluation has every figure.
+BRIEF = (
+    *("net_profit", "return_pct", "sharpe_daily", "max_drawdown", "trades", "win_rate"),
+    *("profit_factor", "exposure", "passed", "bust"),
+)
+SHARPE = "daily Sharpe"
 ACCOUNT_ROWS = rows_of("""
 net profit ($) | net_profit | number
 accounts opened | accounts | count
@@ -226,18 +233,22 @@ def cell(value: Any, form: str) -> str:
 def block(
     title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
 ) -> list[list[str]]:
-    """Rows of cells for one pass. A row with fewer cells than agents is text that spans the
-    columns.
+    """Return rows of cells for one pass, without the Sharpe ratio of too few sessions
+    (`lacking_of`).
 
     figures: those of each agent.
     """
-    lines = [[title]]
-    for label, key, form in rows:
-        if key == "sharpe_daily" and sessions < MIN_SESSIONS:
-            lines.append([f"  {label}", f"{NOT_AVAILABLE} ({several(sessions, 'session')})"])
-            continue
-        lines.append(figure_row((label, key, form), figures))
-    return lines
+    few = sessions < MIN_SESSIONS
+    return [
+        [title],
+        *(figure_row(row, figures) for row in rows if not (few and row[1] == "sharpe_daily")),
+    ]
+
+
+def lacking_of(sessions: int) -> dict[str, str]:
+    """Return the figures of a table that so few sessions do not give -> why."""
+    few = sessions < MIN_SESSIONS
+    return {SHARPE: f"it {state_shortfall(MIN_SESSIONS, 'session', sessions)}"} if few else {}
 
 
 def rules_text(rules: dict[str, Any]) -> str:
@@ -288,7 +299,7 @@ def span_of(settings: Mapping[str, Any]) -> str:
 
 def title_of(settings: Mapping[str, Any], agent: str) -> str:
     """The title of a figure: agent, market and sessions."""
-    return f"{agent} on {settings['market']}, {span_of(settings)}"
+    return f"{name_agent(agent)} on {settings['market']}, {span_of(settings)}"
 
 
 def is_joint(settings: Mapping[str, Any]) -> bool:
@@ -297,9 +308,10 @@ def is_joint(settings: Mapping[str, Any]) -> bool:
     return "allocate" in settings
 
 
-def header(document: Mapping[str, Any]) -> list[str]:
-    """The lines above the table: sessions, conventions, costs (of each symbol) and labels.
-    document: as from `to_json`."""
+def header(document: Mapping[str, Any], brief: bool = False) -> list[str]:
+    """Return the lines above the table: sessions, conventions, costs (of each symbol) and labels.
+    document: as from `to_json`. brief: without the conventions, and the costs and notes of
+    each symbol."""
     s = document["settings"]
     if is_joint(s):
         return [
@@ -313,23 +325,39 @@ def header(document: Mapping[str, Any]) -> list[str]:
         of, unit = f"{several(len(each), 'symbol')} ({of})", "trade date"
         wide = max(map(len, each))
         own = (f"  {name:<{wide}}  {costs_text(part['settings'])}" for name, part in each.items())
-        costs = ["costs:", *own]
+        costs = [] if brief else ["costs:", *own]
+    fills = (
+        f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
+        f"{several(s['contracts_per_entry'], 'contract')} per entry"
+    )
     return [
         f"Evaluation on {of}, {several(s['sessions'], unit)} ({span_of(s)}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         *costs,
-        f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
-        f"{several(s['contracts_per_entry'], 'contract')} per entry",
-        *(f"NOTE: {label}" for label in document["labels"]),
+        *([] if brief else [fills]),
+        *(
+            f"NOTE: {label}"
+            for label in document["labels"]
+            # A run has told the notes of single symbols at its start.
+            if not (brief and each and label.split(":")[0].split(",")[0] in each)
+        ),
     ]
 
 
-def table(document: Mapping[str, Any], history: SplitHistory | None) -> list[str]:
-    """The console table. document: as from `to_json`. history: its lines stand at the end."""
-    s, end = document["settings"], ["", document["verdict"], *history_lines(history)]
-    body = aligned(cells_of(document))
+def table(
+    document: Mapping[str, Any], history: SplitHistory | None, brief: bool = False
+) -> list[str]:
+    """Return the console table: the verdict, the header, and the figures.
+
+    document: as from `to_json`. history: its lines stand at the end. brief: what a run shows at its
+        end, without conventions, the rows that are not in `BRIEF`, and what the agents are.
+    """
+    s, top = document["settings"], [document["verdict"], ""]
+    end = history_lines(history, {} if is_joint(s) else lacking_of(s["sessions"]))
+    body = aligned(cells_of(document, brief))
     if is_joint(s):
         return [
+            *top,
             f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
             f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
             *(f"note: {label}" for label in document["labels"]),
@@ -341,8 +369,9 @@ def table(document: Mapping[str, Any], history: SplitHistory | None) -> list[str
     if "symbols" in document:
         rules = f"one account for each symbol, start {money(s['start_balance'], 0)}; {rules}"
     head, rule, *rest = ruled(body)
-    about = (f"{name}: {agent['about']}" for name, agent in document["agents"].items())
-    return [*header(document), rules, "", head, rule, *rest, rule, *about, *end]
+    about = (f"{name_agent(name)}: {agent['about']}" for name, agent in document["agents"].items())
+    foot = [] if brief else [rule, *about, ""]
+    return [*top, *header(document, brief), rules, "", head, rule, *rest, *foot, *end]
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in
@@ -358,58 +387,81 @@ def sections(result: Any) -> list[str]:
     return lines
 
 
-def cells_of(document: Mapping[str, Any]) -> list[list[str]]:
-    """The cells of the table: names of the agents, of a set a block for each symbol, then a block
-    for each pass. document: as from `to_json`."""
+def cells_of(document: Mapping[str, Any], brief: bool = False) -> list[list[str]]:
+    """Return the cells of the table: names of the agents, of a set a block for each symbol, then a
+    block for each pass. document: as from `to_json`. brief: the rows of `BRIEF` alone, and of each
+    symbol its net profit."""
     agents, alone = document["agents"], one_pass(document)
-    cells, symbols = [["", *agents]], document.get("symbols")
+    cells, symbols = [["", *map(name_agent, agents)]], document.get("symbols")
     if is_joint(document["settings"]):
-        return cells + joint_cells(document)
+        return cells + joint_cells(document, brief)
     if not symbols:
         title = f"Strategy ({ALONE if alone else 'account rules off'})"
-        return cells + pass_cells(document, title, "Account")
+        return cells + pass_cells(document, title, "Account", brief)
     off = "" if alone else ", account rules off"
-    for symbol, own in symbols.items():
+    for symbol, own in () if brief else symbols.items():
         sessions, every = own["settings"]["sessions"], own["agents"].values()
         title = f"{symbol} ({several(sessions, 'session')}{off})"
         cells += block(title, SYMBOL_ROWS, [each["strategy"] for each in every], sessions)
         if not alone:
             rows = rows_of("net profit, rules on ($) | net_profit | number")
             cells += block("", rows, [each["account"] for each in every], sessions)[1:]
+    if brief:
+        cells.append([f"Net profit by symbol ($){off}"])
+        for symbol, own in symbols.items():
+            row = symbol, "net_profit", "number"
+            cells.append(figure_row(row, [each["strategy"] for each in own["agents"].values()]))
     count = several(len(symbols), "symbol")
     title = ALONE.replace("account has", "accounts have") if alone else "account rules off"
     return cells + pass_cells(
-        document, f"All {count}, strategy ({title})", f"All {count}, accounts"
+        document, f"All {count}, strategy ({title})", f"All {count}, accounts", brief
     )
 
 
-def joint_cells(document: Mapping[str, Any]) -> list[list[str]]:
-    """The blocks of both passes of `allocate`."""
+def shorten(rows: tuple[FigureRow, ...], brief: bool) -> tuple[FigureRow, ...]:
+    """Return the rows of a table that are shown: all, or those of `BRIEF`."""
+    return tuple(row for row in rows if not brief or row[1] in BRIEF)
+
+
+def joint_cells(document: Mapping[str, Any], brief: bool = False) -> list[list[str]]:
+    """Return the blocks of both passes of `allocate`."""
     symbols, agents = document["settings"]["symbols"], document["agents"].values()
     profits = rows_of("\n".join(f"  of {name} ($) | profit.{name} | number" for name in symbols))
     cells, blank = [], [""] * len(agents)
     for title, rows, which in (
-        ("Strategy (account rules off)", (NET, *profits, *JOINT_STRATEGY), "strategy"),
-        ("Account (rules on)", JOINT_ACCOUNT, "account"),
+        (
+            "Strategy (account rules off)",
+            (NET, *profits, *shorten(JOINT_STRATEGY, brief)),
+            "strategy",
+        ),
+        ("Account (rules on)", shorten(JOINT_ACCOUNT, brief), "account"),
     ):
         cells.append([title, *blank])
         cells += [figure_row(row, [each[which] for each in agents]) for row in rows]
     return cells
 
 
-def pass_cells(document: Mapping[str, Any], strategy: str, account: str) -> list[list[str]]:
-    """The blocks of both passes, or of the one that says all. strategy: title of the first;
+def pass_cells(
+    document: Mapping[str, Any], strategy: str, account: str, brief: bool = False
+) -> list[list[str]]:
+    """Return the blocks of both passes, or of the one that says all. strategy: title of the first;
     account: how that of the second begins."""
     settings, agents = document["settings"], document["agents"].values()
     sessions = settings["sessions"]
     rows = STRATEGY_ROWS
     if BEST in settings:
         rows = (*rows[:1], *OPTIMUM_ROWS, *rows[1:])
+    rows = shorten(rows, brief)
     cells = block(strategy, rows, [each["strategy"] for each in agents], sessions)
     if one_pass(document):
         return cells
     title = f"{account} (rules on: {settings['account']})"
-    return cells + block(title, ACCOUNT_ROWS, [each["account"] for each in agents], sessions)
+    figures = [each["account"] for each in agents]
+    failed = tuple(row for row in ACCOUNT_ROWS if row[1] == "failed_daily_loss")
+    rows = shorten(ACCOUNT_ROWS, brief)
+    if brief and any(each["failed_daily_loss"] for each in figures):
+        rows += failed
+    return cells + block(title, rows, figures, sessions)
 
 
 def to_html(document: Mapping[str, Any]) -> str:
@@ -433,6 +485,6 @@ def repr_of(name: str, document: Mapping[str, Any]) -> str:
         name,
         settings["market"],
         f"{several(settings['sessions'], 'session')} {span_of(settings)}",
-        f"{first}: net {money(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
+        f"{name_agent(first)}: net {money(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
         f"agents: {', '.join(agents)}",
     )

@@ -203,11 +203,13 @@ class Result(Views):
         """The lines above the table: sessions, conventions, costs (of each symbol) and labels."""
         return report.header(self.to_json())
 
-    def table(self) -> str:
-        """The console table: header, both passes with agents as columns (of a set after a block for
-        each symbol), a verdict of one line, then the registered sections.
+    def table(self, brief: bool = False) -> str:
+        """Return the console table: a verdict of one line, the header, both passes with agents as
+        columns (of a set after a block for each symbol), then the registered sections. brief: as
+        `report.table`.
         """
-        return "\n".join([*report.table(self.to_json(), self.history), *self._sections()])
+        lines = report.table(self.to_json(), self.history, brief)
+        return "\n".join([*lines, *self._sections()])
 
     def _sections(self) -> list[str]:
         return []

@@ -37,7 +37,7 @@ from jaxtrade.evaluation.statistics import (
 from jaxtrade.notation import NOT_AVAILABLE
 from jaxtrade.storage import digests
 from jaxtrade.storage.archives import FAULTS, read_arrays
-from jaxtrade.text import aligned, several
+from jaxtrade.text import aligned, several, state_shortfall
 
 WALK, DAILY = "walkforward.json", "daily.npz"
 WALK_SPLIT = "walk-forward"
@@ -316,7 +316,7 @@ def _against(run: RunDays, base: RunDays) -> Against:
     paired = compare(*nets)
     held = paired.interval or paired.days_only
     resampled = held and ("days and policies" if paired.interval else "days")
-    why = None if held else f"it needs {MIN_DAYS} days, there are {paired.days}"
+    why = None if held else f"it {state_shortfall(MIN_DAYS, 'day', paired.days)}"
     return Against(paired, held, resampled, why, probability_of_improvement(run.net, base.net))
 
 
@@ -600,7 +600,7 @@ def evidence_lines(pooled: dict[str, Any]) -> Iterator[str]:
         ("psr", "probability that the true Sharpe ratio is above 0 (PSR)", ".2f"),
         (
             "min_trl",
-            f"days after which such a record shows that (MinTRL; there are {days})",
+            f"days after which such a record shows that (MinTRL; there {'is' if days == 1 else 'are'} {days})",
             ",.0f",
         ),
     )

@@ -13,10 +13,10 @@ from jaxtrade.config.load import Agent, setting_text
 from jaxtrade.evaluation import metrics, report
 from jaxtrade.evaluation.openings import history_lines, latest, of_all
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
+from jaxtrade.notation import POLICY
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled, several
 
-POLICY = "greedy"
 MOST_RANKED = 10  # lines of the ranking
 MEASURES = ("reward.", "account.")  # sections that decide the unit or the terms of the reward
 COSTS = "costs: "  # how the line about costs begins
@@ -64,7 +64,7 @@ def sweep_table(results: Mapping[int, Any]) -> str:
                 else line
                 for line in lines
             ),
-            f"greedy policies of {several(len(results), 'agent')}, each under its own settings",
+            f"your policies, of {several(len(results), 'agent')}, each under its own settings",
             "",
             *ruled(aligned([head, *rows], (0, *left))),
             *_by_setting(results, keys),
@@ -184,25 +184,25 @@ def _spread(each: list[Any]) -> dict[str, Any]:
     } | {"each": each}
 
 
-def table(results: Results) -> str:
-    """The console table: statistics of the greedy policy over seeds, and the net profit of each
-    seed. Of a sweep one row per agent."""
+def table(results: Results, brief: bool = False) -> str:
+    """Return the console table: statistics of your policy over seeds, and the net profit of each
+    seed. Of a sweep one row per agent. brief: as `report.table`."""
     first = next(iter(results.values()))
     if len(results) > 1 and is_swept(results):
         return sweep_table(results)
     if report.is_joint(first.settings):
-        tables = [f"seed {seed}\n{result.table()}" for seed, result in results.items()]
-        return first.table() if len(results) == 1 else "\n\n".join(tables)
+        tables = [f"seed {seed}\n{result.table(brief)}" for seed, result in results.items()]
+        return first.table(brief) if len(results) == 1 else "\n\n".join(tables)
     if len(results) == 1:
-        return first.table()
+        return first.table(brief)
     figures, sessions = spread(results), first.settings["sessions"]
     lines = [["", *COLUMNS]]
     alone = report.one_pass(first.to_json())
     for which, title, rows in BLOCKS[:1] if alone else BLOCKS:
         lines.append([f"Strategy ({report.ALONE})" if alone else title, *[""] * len(COLUMNS)])
-        for label, key, form in rows:
+        for label, key, form in report.shorten(rows, brief):
             if key == "sharpe_daily" and sessions < metrics.MIN_SESSIONS:
-                continue  # undefined for so few sessions; the table of each seed says so
+                continue  # undefined for so few sessions: `lacking_of` says so
             values = [figures[which][key][name] for name in COLUMNS]
             lines.append(
                 [
@@ -216,15 +216,16 @@ def table(results: Results) -> str:
         differ = "These agents differ by their settings too (evolve.keys), and copies of one agent are alike"
     return "\n".join(
         [
-            *first.header(),
-            f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})",
+            f"{beaten(results)}. {differ}: no interval is given here.",
+            "",
+            *report.header(first.to_json(), brief),
+            f"your policies of {len(results)} seeds ({min(results)} .. {max(results)})",
             "",
             *aligned(lines),
             "",
             f"net profit ($) by seed: {_by_seed(results, nets)}",
             *_by_symbol(results),
-            f"{beaten(results)}. {differ}: no interval is given here.",
-            *history_lines(of_all(first.history)),
+            *history_lines(of_all(first.history), report.lacking_of(sessions)),
         ]
     )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from jaxtrade import interrupt
 from jaxtrade.notation import duration
 from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
-from jaxtrade.text import printable
+from jaxtrade.text import FORECAST, printable
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -247,14 +247,14 @@ class Screen:
 
 
 class Warnings(Screen):
-    """Shows nothing but warnings (`--quiet`)."""
+    """Shows nothing but warnings, and how long the program compiles (`--quiet`)."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__()
         self._tell = tell
 
     def message(self, text: str) -> None:
-        if text.startswith("warning:"):
+        if text.startswith(("warning:", FORECAST)):
             self._tell(text)
 
     def at_end(self, lines: Iterable[str]) -> None:

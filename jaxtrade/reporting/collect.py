@@ -25,6 +25,7 @@ from jaxtrade.evaluation.records import (
     read_records,
 )
 from jaxtrade.evaluation.report import rules_text
+from jaxtrade.notation import name_agent
 from jaxtrade.reporting import schema, studies, svg
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
 from jaxtrade.reporting.studies import ReportChoice, chosen_on, read_json, trained_on
@@ -176,7 +177,8 @@ def _collect(choice: ReportChoice) -> Collected:
         "settings": settings,
         "labels": [*document["labels"], *about, *unchecked],
         "agents": document["agents"],
-        "verdict": document["verdict"],
+        # Earlier versions named the policy by its key.
+        "verdict": document["verdict"].replace(f"'{shown}'", name_agent(shown)),
         "in_sample": _in_sample(choice),
         "seeds": _seeds(choice),
         "sessions": svg.sessions(marked, records.dates[traded].astype(str).tolist()),
@@ -243,6 +245,8 @@ def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dic
         "split": choice.split,
         "agent": shown,
         "run": choice.run.resolve().name,
+        "folder": schema.name_folder(choice.run),
+        "symbol": choice.symbol or None,
         "number": choice.agent or None,
         "sessions": settings["sessions"],
         "first": settings["first_session"],

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.frames import TRADE_COLUMNS
 from jaxtrade.evaluation.records import BarRecords
-from jaxtrade.notation import points, price
+from jaxtrade.notation import cost, points, price
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, packed
 from jaxtrade.reporting.collect import Collected
 from jaxtrade.reporting.page import page
@@ -169,7 +169,10 @@ def _drawn(found: Collected, trade: PlacedTrade, first: int) -> dict[str, Any]:
         ["Target", "none" if target is None else price(trade.target, clock)],
         ["Bars held", f"{trade.exit - trade.entry + 1:,}"],
         ["Furthest against, in favour", f"{row['mae_ticks']} and {row['mfe_ticks']} ticks"],
-        ["Commission, slippage", f"${row['commission']}, ${row['slippage']}"],
+        [
+            "Commission, slippage",
+            f"{cost(float(row['commission']))}, {cost(float(row['slippage']))}",
+        ],
         ["Legal at the decision", ", ".join(trade.legal)],
     ]
     return {

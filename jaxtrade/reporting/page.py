@@ -19,7 +19,7 @@ from jaxtrade.evaluation.statistics import LEVEL
 from jaxtrade.reporting import schema, svg, words
 from jaxtrade.reporting.bars import PlacedTrade
 from jaxtrade.reporting.studies import chosen_on, trained_on
-from jaxtrade.text import several
+from jaxtrade.text import join_reasons, several
 from jaxtrade.version import __version__
 from jaxtrade.web import assets
 
@@ -32,11 +32,14 @@ FILTERS = (
     words.clock_of,
     words.flat,
     several,
+    join_reasons,
+    notation.name_agent,
 )
 FUNCTIONS = (
     words.kinds,
     words.reasons,
     schema.command,
+    schema.report_command,
     svg.axis,
     svg.bounds,
     svg.pieces,

@@ -10,7 +10,8 @@ the interval, None or absent without one. why: the reason where the value or the
 
 The document (`collect`):
 
-title: market, split, agent, sessions, dates. settings, labels, agents, verdict: from
+title: market, split, agent, sessions, dates, the run, its folder as commands name it, its
+symbol, None for a run of one. settings, labels, agents, verdict: from
 `evaluation.json`. in_sample: settings and agents of the training sessions. provenance: versions,
 commit, device, digests.
 
@@ -57,7 +58,9 @@ of them the page holds, and the curve of the equity.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 FORMAT = 1
@@ -85,16 +88,32 @@ OPTIONAL = tuple(FLAGS)  # sections that other commands compute
 OF_ACCOUNT = ("in_sample", "costs")  # of them those of an account that holds several symbols
 
 
+def name_folder(run: Path) -> str:
+    """Return the folder of a run as commands of the page name it: `runs/NAME` in the default folder
+    of runs, else its name, so that the page does not say where it was made."""
+    whole = run.resolve()
+    return shlex.quote(f"runs/{whole.name}" if whole.parent.name == "runs" else whole.name)
+
+
+def _chosen(title: Mapping[str, Any], every_policy: bool = False) -> str:
+    """Return the flags that choose what a report is about."""
+    split = "" if title["split"] == "test" else f" --split {title['split']}"
+    kind, _, number = (title["number"] or "").partition("_")
+    return split + (f" --{kind} {int(number)}" if number and not every_policy else "")
+
+
+def report_command(title: Mapping[str, Any]) -> str:
+    """Return the command that makes this report again. title: of the report."""
+    symbol = f" --symbol {title['symbol']}" if title["symbol"] else ""
+    return f"jaxtrade report {title['folder']}{_chosen(title)}{symbol}"
+
+
 def command(section: str, title: Mapping[str, Any]) -> str:
-    """The command that computes a section. RUN stands for the run's folder. title: of the report.
+    """Return the command that computes a section. title: of the report.
 
     The policy is named where the run has several, except for the training sessions, which all of
     them have, and for the null markets, which pool the seeds.
     """
-    split = (
-        "" if section == "in_sample" or title["split"] == "test" else f" --split {title['split']}"
-    )
-    kind, _, number = (title["number"] or "").partition("_")
-    named = number and section != "in_sample" and not (section == "nulls" and kind == "seed")
-    which = f" --{kind} {int(number)}" if named else ""
-    return f"jaxtrade evaluate RUN{split}{which} {FLAGS[section]}"
+    pooled = section == "nulls" and (title["number"] or "").startswith("seed")
+    chosen = "" if section == "in_sample" else _chosen(title, pooled)
+    return f"jaxtrade evaluate {title['folder']}{chosen} {FLAGS[section]}"

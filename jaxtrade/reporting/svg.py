@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.evaluation.records import BarRecords
+from jaxtrade.notation import at as at_zone
 from jaxtrade.notation import local, short_number
 from jaxtrade.reporting.bars import PageClock, extremes
 from jaxtrade.reporting.schema import Figures
 
 POINTS = 700  # of a picture
-MARKS = 6  # of an x axis
+MARKS, TIMES = 6, 8  # of an x axis, dates or times
+STEPS = tuple(60 * minutes for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 240, 720))  # of its times
 TABLE_ROWS = 8  # of the table of training curves
 
 
@@ -184,13 +186,23 @@ def floor(marked: Marked, rules: str) -> dict[str, Any]:
 
 
 def marks(marked: Marked) -> list[tuple[int, str]]:
-    """(bar, label) for an x axis, at most `MARKS`: the date at the first decision bar of some
-    sessions; of one session times of day."""
+    """Return (bar, label) for an x axis, at most `MARKS`: the date at the first decision bar of
+    some sessions; of one session at most `TIMES` round times of day."""
     first = np.append(0, marked.last[:-1] + 1)
     if len(first) == 1:
-        chosen = np.linspace(0, len(marked.at) - 1, min(MARKS, len(marked.at))).astype(int)
+        zone = marked.clock.zone
+        shift = at_zone(int(marked.time[0]), zone).utcoffset()
+        clock = marked.time + int(shift.total_seconds() if shift else 0)
+        for step in STEPS:
+            # The first bar of each step, where it begins no later than a tenth of the step after it.
+            chosen = np.flatnonzero(
+                (np.diff(clock // step, prepend=clock[0] // step - 1) > 0)
+                & (clock % step <= step / 10)
+            )
+            if len(chosen) <= TIMES:
+                break
         return [
-            (int(marked.at[i]), local(int(marked.time[i]), marked.clock.zone, "%H:%M"))
+            (int(marked.at[i]), local(int(marked.time[i] - clock[i] % step), zone, "%H:%M"))
             for i in chosen
         ]
     return [(int(marked.at[i]), str(marked.session[i])) for i in first[:: -(-len(first) // MARKS)]]

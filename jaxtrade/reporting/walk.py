@@ -13,7 +13,7 @@ from jaxtrade.evaluation.run_days import DAILY, WALK, WalkDays, evidence_of, rea
 from jaxtrade.evaluation.statistics import iqm_estimate
 from jaxtrade.reporting.make import MB, ReportFiles, check_limit
 from jaxtrade.reporting.page import document
-from jaxtrade.reporting.schema import Figures
+from jaxtrade.reporting.schema import Figures, name_folder
 from jaxtrade.reporting.studies import read_json
 from jaxtrade.runs import rundir
 from jaxtrade.text import json_text
@@ -60,6 +60,7 @@ def collect(run: Path) -> Figures:
         "format": FORMAT,
         "kind": "walkforward",
         "run": run.resolve().name,
+        "folder": name_folder(run),
         "walk": walk,
         "policy": iqm_estimate(net, fold)._asdict(),
         "baselines": {name: iqm_estimate(own[None], rule=True)._asdict() for name, own in rules},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jaxtrade.notation import name_agent
+
 
 def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Why figures or intervals are absent: one line for each reason, with the names that it holds
@@ -13,7 +15,7 @@ def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for name, each in estimates.items():
         if each.get("why"):
-            by_reason.setdefault(each["why"], []).append(name)
+            by_reason.setdefault(each["why"], []).append(name_agent(name))
     return [f"{what} ({', '.join(names)}): {why}" for why, names in by_reason.items()]
 
 

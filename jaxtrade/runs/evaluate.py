@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -412,11 +412,13 @@ def refuse_joint(what: str, config: RunConfig) -> None:
 
 # The last lines of a command: where its results are, and what to do next.
 
+MOST_NAMES = 4  # of files in one line
+
 
 def ending(
     path: Path, folder: Path, results: Results, config: RunConfig, advisor: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Lines below the table: the run's folder, its pictures, and two commands to go on with.
+    """Give the lines below the table: the run's folder, its files, and commands to go on with.
 
     The commands work as printed: they have what this evaluation needed, and no more.
 
@@ -432,27 +434,34 @@ def ending(
     yield f"run       {path}"
     for label, name in first.tables.items():
         yield f"{label:<9} {stack.folder(folder, number) / name}"
-    own = (path / "training.png", path / "advice.png")
-    found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
-    for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
-        yield f"{label:<9} {picture}"
+    found = [folder / f"{name}.txt" for name in ("evaluation", "seeds", "sweep")]
+    found += [path / "training.png", path / "advice.png", *sorted(folder.rglob("*.png"))]
+    names = [each.relative_to(path).as_posix() for each in found if each.is_file()]
+    if len(names) > MOST_NAMES:
+        names[MOST_NAMES:] = [f"{len(names) - MOST_NAMES} more"]
+    if names:
+        yield f"{'files':<9} {', '.join(names)}"
     split = first.provenance["split"]
-    run = [str(path), *stack.flag(number), *_data(path, config)]
-    grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
+    one_policy = [str(path), *stack.flag(number)]
+    run = [*one_policy, *_data(path, config)]
+    of_split = ["--split", split] if split != "test" else []
+    grid = [*run, *of_split, *advisor, "--cost-grid"]
     symbol, one = "", first
     if isinstance(first, SetResult):
         symbol, one = next(iter(first.symbols.items()))
     replay = [*run, "--session", one.settings["last_session"]]
-    replay += ["--symbol", symbol] if symbol else []
+    of_symbol = ["--symbol", symbol] if symbol else []
+    page = [*one_policy, *of_split, *of_symbol, "--open"]
+    words = {} if advisor else {("report", *page): "the result as a page"}
     # A policy that has found what can be found goes on to a market where nobody knows what can be.
-    real = [*rundir.program(), "train", "quickstart"]
-    commands = {
-        **({rundir.quoted(real): "the same on a real week"} if BEST in one.settings else {}),
-        rundir.quoted([*rundir.program(), "evaluate", *grid]): "with other costs",
-        rundir.quoted([*rundir.program(), "replay", *replay]): "one session, bar by bar",
+    words |= {("train", "quickstart"): "the same on a real week"} if BEST in one.settings else {}
+    words |= {
+        ("replay", *replay, *of_symbol): "one session, bar by bar",
+        ("evaluate", *grid): "with other costs",
     }
+    commands = {rundir.quoted([*rundir.program(), *each]): why for each, why in words.items()}
     widest = max(len(command) for command in commands)
-    for label, (command, why) in zip(("next", "", ""), commands.items(), strict=False):
+    for label, (command, why) in zip_longest(("next",), commands.items(), fillvalue=""):
         yield f"{label:<9} {command:<{widest}}  # {why}"
 
 

@@ -448,11 +448,18 @@ def closing_lines(job: Job, trained: TrainResult, controller: Controller | None)
             f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
             f"{trained.compile_seconds:.1f} s"
         )
-        checks = ", ".join(
-            f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+        failed = [
+            f"{labels[name]} {value:.3g} FAILED"
             for name, (ok, value) in trained.health.items()
+            if not ok
+        ]
+        passed = (
+            f"{len(trained.health) - len(failed)} of {several(len(trained.health), 'check')} ok"
         )
-        yield f"learning health (did the learner work? it says nothing about profit): {checks}"
+        yield (
+            "learning health (did the learner work? it says nothing about profit): "
+            f"{', '.join([passed, *failed])}"
+        )
     else:
         yield "nothing left to train; evaluating"
     if controller and controller.state.scores:

@@ -407,6 +407,11 @@ class RunResult(_Run):
         return "\n".join([seeds.table(self.evaluations), *self.ranking])
 
     @property
+    def summary(self) -> str:
+        """The table as a run ends with it: the rows that matter first. The rest is in its file."""
+        return "\n".join([seeds.table(self.evaluations, brief=True), *self.ranking])
+
+    @property
     def ranking(self) -> list[str]:
         """The best agents of a sweep by validation score, as lines; none without such scores."""
         if not self.scores:

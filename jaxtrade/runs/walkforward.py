@@ -28,7 +28,7 @@ from jaxtrade.evaluation.nulls import (
     run_nulls,
     with_market,
 )
-from jaxtrade.evaluation.openings import with_policy, with_trials
+from jaxtrade.evaluation.openings import history_lines, with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.run_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
 from jaxtrade.evaluation.statistics.resampling import iqm
@@ -451,6 +451,6 @@ def count_walk(
         for seed, own in each.items()
     }
     return (
-        (*(f"NOTE: {label}" for label in counted.labels), *shown.lines()),
+        (*(f"NOTE: {label}" for label in counted.labels), *history_lines(shown)),
         {"labels": list(counted.labels), "trials": shown.to_json() | {"by_seed": by_seed}},
     )

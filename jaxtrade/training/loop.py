@@ -288,7 +288,7 @@ def train(
         chunk = None
         if init is not None:
             if exchange is None:
-                chunk = Chunk(compiling.begin(name, program, (first, params, None)))
+                chunk = _begin(compiling, io, name, program, (first, params, None))
             # The floats are set after `init`, so that other values are no other program.
             first = place.settled(set_hparams(init.wait()(keys, params), hparams))
         run = _Run(stacked, params, first, config, stack, io, hooks, exchange, place, chunk)
@@ -296,9 +296,17 @@ def train(
         del first
         if run.chunk is None and run.unfinished:
             run.ready = run.inputs()
-            run.chunk = Chunk(compiling.begin(name, program, (run.state, params, run.ready)))
+            run.chunk = _begin(compiling, io, name, program, (run.state, params, run.ready))
         _loop(run, max_rollbacks, ahead)
     return run.result()
+
+
+def _begin(compiling: Programs, io: RunIO, name: str, program: Any, args: tuple[Any, ...]) -> Chunk:
+    """Begin to compile the chunk, and tell once how long that takes."""
+    pending = compiling.begin(name, program, args)
+    if line := pending.forecast():
+        io.message(line)
+    return Chunk(pending)
 
 
 class _Point(NamedTuple):
@@ -383,11 +391,8 @@ class _Run:
             ahead(jax.eval_shape(lambda state: state, self.state))
         pending = self.chunk.pending
         pending.wait()
-        self.io.message(
-            "compute.eager: nothing is compiled, which is very slow"
-            if pending.eager
-            else f"compiled in {pending.seconds:.1f} s"
-        )
+        if pending.eager:
+            self.io.message("compute.eager: nothing is compiled, which is very slow")
         self.io.phase(
             "training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates"
         )

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import secrets
 import socket
 import sys
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from html import unescape
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,9 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from jaxtrade.errors import JaxtradeError
 from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, ordered
 from jaxtrade.text import pairs
 from jaxtrade.watching.metrics import Reader
+from jaxtrade.watching.result import read_result, stamp_result
 
 # Who may read the page: this machine's browser, with the token that the command printed.
 #
@@ -43,7 +47,6 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -105,14 +108,18 @@ SPARE_FILES = 40  # that the process may need beside its connections
 
 
 class Answer(NamedTuple):
-    """What a route answers. content: its bytes. kind: its media type."""
+    """What a route answers. content: its bytes. kind: its media type. policy: what the page may
+    load.
+    """
 
     content: bytes
     kind: str
+    policy: str = POLICY
 
 
 Query = Mapping[str, str]
 Route = Callable[[Query], Answer | None]  # None: there is no such thing
+ReportMaker = Callable[[Path, str], str]  # of a run's folder and a symbol, "" for a run of one
 
 
 def as_json(document: Any) -> Answer:
@@ -265,7 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
         if packed:
             content = gzip.compress(content, compresslevel=1, mtime=0)
         self.send_response(status)
-        for name, value in {**HEADERS, **headers}.items():
+        policy = {"Content-Security-Policy": answer.policy}
+        for name, value in {**HEADERS, **policy, **headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(content)))
@@ -372,6 +380,8 @@ FILES = pairs(
     /watch.js  watch.js
     /curves.js  curves.js
     /session.js  session.js
+    /labels.js  labels.js
+    /result.js  result.js
     /theme.js  theme.js
     /chart.js  chart.js
     /ohlc.js  ohlc.js
@@ -410,8 +420,21 @@ class Inventory:
             return self._found
 
 
-def routes(folder: Path, reader: Reader) -> dict[str, Route]:
-    """What the server answers for the runs below `folder`."""
+def answer_report(html: str) -> Answer:
+    """Return a report as an answer. Its own policy holds: the hashes of the scripts in it."""
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    if found is None:
+        raise ValueError("the report says no policy")
+    policy = f"{unescape(found[1])}; frame-ancestors 'none'"
+    return Answer(html.encode(), KINDS[".html"], policy)
+
+
+def routes(
+    folder: Path, reader: Reader, make_report: ReportMaker | None = None
+) -> dict[str, Route]:
+    """Return what the server answers for the runs below `folder`. make_report: makes the page of a
+    finished run; raises JaxtradeError where it has none.
+    """
     inventory = Inventory(folder)
 
     def chosen(query: Query) -> tuple[RunEntry, Path] | None:
@@ -451,12 +474,28 @@ def routes(folder: Path, reader: Reader) -> dict[str, Route]:
         latest = latest_validation(found[1]) if found else None
         return as_json(latest) if latest else None
 
+    def result(query: Query) -> Answer | None:
+        found = chosen(query)
+        document = read_result(found[1]) if found else None
+        return as_json(document) if document else None
+
+    def report(query: Query) -> Answer | None:
+        found = chosen(query)
+        if not found or make_report is None:
+            return None
+        try:
+            return answer_report(make_report(found[1], query.get("symbol", "")))
+        except JaxtradeError as error:
+            return Answer(f"{error}\n".encode(), "text/plain; charset=utf-8")
+
     return {
         **{path: _file(name) for path, name in FILES.items()},
         "/api/runs": runs,
         "/api/run": run,
         "/api/curves": curves,
         "/api/validation": validation,
+        "/api/result": result,
+        "/report": report,
     }
 
 
@@ -493,6 +532,7 @@ def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
         "warnings": warnings_in(lines),
         "log": lines[-LOG_LINES:],
         "validation": validation_stamp(folder),
+        "result": stamp_result(folder) if entry.status == "done" else None,
         "names": curves["names"],
         "version": curves["version"],
     }

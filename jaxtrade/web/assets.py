@@ -41,7 +41,7 @@ SCRIPTS = (
 )
 
 # Of the live page beside those above; `watching.server` serves them by name.
-LIVE = ("watch.css", "curves.js", "session.js", "watch.js")
+LIVE = ("watch.css", "curves.js", "session.js", "labels.js", "result.js", "watch.js")
 
 
 def text(name: str) -> str:

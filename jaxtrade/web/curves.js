@@ -30,6 +30,12 @@ class Curve {
     this.width = part.width;
   }
 
+  // Whether all entries, of which there are several, have one value
+  get constant() {
+    const first = this.mean[0];
+    return this.mean.length > 1 && this.low.every((low, i) => low === first && this.high[i] === first);
+  }
+
   get banded() {
     return this.width <= 1 && this.mean.some((mean, i) => this.low[i] !== mean || this.high[i] !== mean);
   }

@@ -9,9 +9,7 @@
       scales: { x: { time: false } },
       cursor: { sync: { key: "equity" }, drag: { x: true, y: false }, y: false },
       hooks: { setScale: [(chart, name) => name === "x" && both(chart)] },
-      axes: [jt.axis({ space: 90, values: (chart, marks) => times.marks(
-        marks.map(bars.secondsAt), bars.secondsAt(chart.scales.x.min), bars.secondsAt(chart.scales.x.max)) }),
-        jt.axis({ size: 76, values: (_, marks) => marks.map((value) => jt.money(value, 0)) })],
+      axes: [jt.timeAxis(bars.at, bars.seconds, times), jt.axis({ size: 76, values: (_, marks) => jt.moneyMarks(marks) })],
       series: [{ label: "Time", value: (_, at) => (at === null ? jt.NONE : times.both(bars.secondsAt(at))) },
         { label, stroke: jt.colour(colour), width: 1.5, fill: fill ? `${jt.colour(colour)}2e` : undefined,
           points: { show: false }, value: (_, value) => jt.money(value) }],
@@ -20,7 +18,7 @@
 
   // The time of the mark nearest to a number of a bar
   function clockOf(columns) {
-    return { secondsAt: (at) => {
+    return { at: columns.at, seconds: (i) => 60 * columns.time[i], secondsAt: (at) => {
       let [low, high] = [0, columns.at.length - 1];
       while (low < high) {
         const middle = (low + high) >> 1;

@@ -28,9 +28,7 @@
     return jt.mount(element, 420, () => ({
       scales: { x: { time: false }, y: { range } },
       cursor: { drag: { x: true, y: false } },
-      axes: [jt.axis({ space: 70, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440, 5000, 20000],
-        values: (chart, marks) => times.marks(marks.map(seconds), seconds(chart.scales.x.min),
-          seconds(chart.scales.x.max)) }),
+      axes: [jt.timeAxis(x, (i) => bars.time[i], times),
       jt.axis({ size: 76, values: (_, marks) => marks.map((value) => value.toFixed(clock.decimals)) })],
       series: [{ label: "Bar", value: (_, at) => (at === null ? jt.NONE : times.both(seconds(at))) },
         ...["Open", "High", "Low", "Close"].map(invisible)],

@@ -3,38 +3,14 @@
 
 const POLL = 1000; // milliseconds between two questions
 const LATER = 5000; // after the server did not answer
-// Charts in their order: title, and the figures or the prefix of the figures that they show.
-const CHARTS = [
-  {title: "Return per episode", names: ["episode_reward"]},
-  {title: "Profit per episode ($)", names: ["episode_profit"]},
-  {title: "KL divergence of an update", names: ["approx_kl"]},
-  {title: "Entropy (nats)", names: ["entropy"]},
-  {title: "Explained variance of the values", names: ["explained_variance"]},
-  {title: "TD loss", names: ["td_loss"]},
-  {title: "Exploration (epsilon)", names: ["epsilon"]},
-  {title: "Learning rate", names: ["learning_rate"]},
-  {title: "Shares of the actions", prefix: "action_share."},
-  {title: "How episodes end (shares)", prefix: "end_share."},
-  {title: "Advice: share of decisions with it", names: ["advice_share"]},
-  {title: "Advice: Brier score", names: ["brier"]},
-  {title: "Steps per second", names: ["steps_per_second"]},
-];
 const page = {run: null, curves: new Map(), charts: new Map(), version: null, generation: null, validation: null,
-  painted: false};
+  result: null, painted: false};
 const at = (id) => document.getElementById(id);
 
 async function ask(path, query) {
   const answer = await fetch(`${path}?${new URLSearchParams(query)}`, {credentials: "same-origin"});
   if (!answer.ok) throw new Error(`${answer.status}`);
   return answer.json();
-}
-
-function age(seconds) {
-  if (seconds === null || seconds === undefined) return "n/a";
-  const whole = Math.max(0, Math.round(seconds));
-  if (whole < 90) return `${whole} s`;
-  if (whole < 5400) return `${Math.round(whole / 60)} min`;
-  return whole < 172800 ? `${Math.round(whole / 3600)} h` : `${Math.round(whole / 86400)} d`;
 }
 
 function showRuns(runs, count) {
@@ -74,14 +50,16 @@ function forget() {
   for (const chart of page.charts.values()) chart.remove();
   page.curves.clear();
   page.charts.clear();
-  page.version = page.generation = page.validation = null;
+  page.version = page.generation = page.validation = page.result = null;
   at("validation").hidden = true;
+  hideResult();
 }
 
 function showFacts(run) {
   at("name").textContent = run.name;
   at("about").textContent = run.about;
-  const facts = [["state", run.state], ["update", run.progress], ["time left", age(run.eta)],
+  const left = run.eta === null ? [] : [["time left", age(run.eta)]];
+  const facts = [["state", run.state], ["update", run.progress], ...left,
     ["steps per second", shortNumber(run.speed)], ["last written", `${age(run.age)} ago`], ...run.more];
   at("facts").replaceChildren(...facts.flatMap(([name, value]) => {
     const pair = element("div");
@@ -89,6 +67,7 @@ function showFacts(run) {
     return [pair];
   }));
   at("done").value = run.share;
+  at("done").hidden = run.state === "done";
   at("warnings").hidden = run.warnings.length === 0;
   at("warning-list").replaceChildren(...run.warnings.map((line) => element("li", line)));
   at("log").textContent = run.log.join("\n");
@@ -101,13 +80,13 @@ function wanted(names) {
       : names.filter((name) => name.startsWith(chart.prefix));
     own.forEach((name) => taken.add(name));
     if (own.length) {
-      const labels = own.map((name) => (chart.prefix ? name.slice(chart.prefix.length) : chart.title));
+      const labels = own.map((name) => (chart.prefix ? spoken(name.slice(chart.prefix.length)) : chart.title));
       shown.push({title: chart.title, names: own, labels, parent: "charts"});
     }
   }
   if (at("more").open) {
     for (const name of names) {
-      if (!taken.has(name)) shown.push({title: name, names: [name], labels: [name], parent: "more-charts"});
+      if (!taken.has(name)) shown.push({title: titleOf(name), names: [name], labels: [titleOf(name)], parent: "more-charts"});
     }
   }
   return shown;
@@ -125,20 +104,37 @@ function showCurves(answer) {
     page.curves.get(name).merge(part);
   }
   let complete = true; // a figure that appeared since the page asked is asked for again
+  const constant = [];
   for (const chart of wanted(answer.names)) {
     const curves = chart.names.map((name) => page.curves.get(name)).filter((curve) => curve && curve.update.length);
     complete = complete && curves.length === chart.names.length;
     if (curves.length !== chart.names.length) continue;
-    const key = `${chart.title}:${chart.names.length}`;
-    if (!page.charts.has(key)) page.charts.set(key, new Chart(at(chart.parent), chart.title, chart.labels));
-    page.charts.get(key).draw(curves);
+    const varies = curves.map((curve) => !curve.constant), labels = chart.labels.filter((_, i) => varies[i]);
+    curves.forEach((curve, i) => {
+      if (!varies[i]) constant.push(`${chart.labels.length > 1 ? `${chart.title}: ` : ""}${chart.labels[i]} ${shortNumber(curve.mean[0])}`);
+    });
+    drawChart(chart, labels, curves.filter((_, i) => varies[i]));
   }
+  at("constant").hidden = constant.length === 0;
+  at("constant").textContent = `Constant so far, so not drawn: ${constant.join("; ")}`;
   at("band-note").hidden = ![...page.curves.values()].some((curve) => curve.banded);
   page.version = complete ? answer.version : null;
   if (!page.painted && page.charts.size) {
     page.painted = true;
     performance.mark("painted");
   }
+}
+
+// A chart of the lines that vary; it is made anew where other lines do.
+function drawChart(chart, labels, curves) {
+  const before = page.charts.get(chart.title);
+  if (before && before.labels.join() !== labels.join()) {
+    before.remove();
+    page.charts.delete(chart.title);
+  }
+  if (!labels.length) return;
+  if (!page.charts.has(chart.title)) page.charts.set(chart.title, new Chart(at(chart.parent), chart.title, labels));
+  page.charts.get(chart.title).draw(curves);
 }
 
 function known(names) {
@@ -161,6 +157,13 @@ async function showRun(name) {
     if (name !== page.run) return;
     page.validation = run.validation;
     showSession(session);
+  }
+  if (run.result === null) hideResult();
+  if (run.result !== null && run.result !== page.result) {
+    const found = await ask("/api/result", {run: name});
+    if (name !== page.run) return;
+    page.result = run.result;
+    showResult(found, name);
   }
 }
 
@@ -188,6 +191,7 @@ document.addEventListener("DOMContentLoaded", () => {
   addEventListener("resize", () => {
     page.charts.forEach((chart) => chart.resize());
     resizeSession();
+    resizeResult();
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
   window.jaxtrade.onTheme(() => { forget(); tick(); });

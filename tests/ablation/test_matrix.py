@@ -31,6 +31,7 @@ from jaxtrade.rl.listening import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.text import FORECAST
 from jaxtrade.training.loop import Chunk, chunk_program
 from tests.ablation.made import tiny
 from tests.messages import missing
@@ -260,7 +261,7 @@ def test_a_killed_matrix_goes_on_to_the_same_bits(made, tmp_path):
     assert whole.turned == 3
     assert all(passed for passed, _ in whole.health.values())
     assert not missing(lines[0], "fusion trust", "2 kinds x 2 seeds", "6 updates of 128 steps")
-    assert lines[1].startswith("fusion trust: compiled in ")
+    assert lines[1].startswith(f"fusion trust: {FORECAST}")
     assert lines[-1].startswith("fusion trust: 100 % after ")
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
     for update, path in checkpoint.list_checkpoints(tmp_path / "cut" / "checkpoints"):

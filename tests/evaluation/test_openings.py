@@ -8,6 +8,7 @@ import pytest
 from jaxtrade.evaluation.openings import (
     HeldOutDays,
     SplitHistory,
+    history_lines,
     latest,
     of_all,
     openings_of,
@@ -127,13 +128,15 @@ def test_one_trial_is_deflated_by_nothing():
     assert found.whole == 1
     assert found.pbo is not None
     assert found.pbo.value is None
-    assert len(found.lines()) == 3
+    assert len(found.lines()) == 2
     assert (
         f"(PSR): {found.psr.value:.2f} ({found.psr.low:.2f} .. {found.psr.high:.2f})"
         in found.lines()[1]
     )
-    assert not missing(found.lines()[2], "(PBO): n/a", "10 trials", "are 1")
-    assert of_all(found).lines() == [found.lines()[0], found.lines()[2]]
+    assert list(found.lacking) == ["PBO"]
+    assert of_all(found).lines() == found.lines()[:1]
+    assert history_lines(found)[:2] == found.lines()
+    assert len(history_lines(found, {"x": "why"})) == 3
 
 
 @pytest.mark.slow

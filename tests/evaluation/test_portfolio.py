@@ -199,7 +199,7 @@ def test_the_records_hold_each_symbol(result, setup, tmp_path):
 
 def test_the_verdict_names_each_rival_and_says_whether_it_can_be_luck(result):
     said = result.verdict()
-    assert not missing(said, "3 held-out sessions", "'greedy'")
+    assert not missing(said, "3 held-out sessions", "your policy")
     assert all(f"{name} (" in said for name in NAMES)
     assert "sampled" not in said
     assert not missing(said, "skill from luck", "split.test_sessions")
@@ -230,7 +230,7 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     }
     path = tmp_path / "run"
     first = run(make_config(values, "test"), path)
-    assert "greedy" in first.table
+    assert "your policy" in first.table
     assert uncounted.table(evaluate_run(Request(path))) == uncounted.table(first.table)
     resumed = resume(path)
     assert uncounted.table(resumed.table) == uncounted.table(first.table)
@@ -259,18 +259,19 @@ def a_page_shows(path, result):
     assert made.html == make(collect(choose(path))).html, "made twice it is the same page"
     shown, data = parsed(made.html), json.loads(made.json)
     named = [
-        "honesty",
-        "sample",
-        "baselines",
         "equity",
+        "honesty",
+        "baselines",
+        "sample",
         "symbols",
         "account",
         "grids",
         "training",
+        "absent",
         "provenance",
     ]
     assert [each["id"] for tag, each, _ in shown.elements if tag == "section"] == named
-    assert "Not computed: run jaxtrade evaluate RUN --nulls" not in made.html
+    assert "--nulls" not in made.html
     assert "breakdown" not in data
     assert data["costs"] is not None
     assert made.trades == (path / "evaluation" / "test" / "trades.csv").read_text()

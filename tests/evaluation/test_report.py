@@ -47,7 +47,8 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     [costs] = [line for line in hand_result.header() if line.startswith("costs: ")]
     assert not missing(costs, "$2.08 per side", "$12.50 per market", "(1 tick)")
     lines = lines_of(hand_result)
-    assert lines["daily Sharpe"].split("  ")[-1] == "n/a (2 sessions)"
+    assert "daily Sharpe" not in lines
+    assert report.SHARPE in report.lacking_of(2)
     assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
     assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
     assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
@@ -94,7 +95,14 @@ def test_twenty_sessions_have_a_daily_sharpe():
     sharpe = pnl.mean() / pnl.std(ddof=1) * 252**0.5
     assert agent.strategy_figures["sharpe_daily"] == pytest.approx(sharpe)
     assert result.agent("flat").strategy_figures["sharpe_daily"] is None
-    assert "sessions)" not in lines_of(result)["daily Sharpe"]
+    assert report.SHARPE in lines_of(result)
+    assert not report.lacking_of(20)
+
+
+def test_a_run_ends_with_its_verdict_and_a_short_table(hand_result):
+    first, *others = hand_result.table(brief=True).splitlines()
+    assert first == hand_result.verdict() == hand_result.table().splitlines()[0]
+    assert len(others) <= 22  # with what a command says besides, at most 30 lines
 
 
 def test_json_is_strict_and_carries_provenance():

@@ -29,7 +29,7 @@ def test_one_session_is_luck():
     assert not missing(
         text,
         "1 held-out session",
-        "'greedy' made -$1.50",
+        "your policy made -$1.50",
         "more than random (-$3.00)",
         "as much as cross (-$1.50)",
         "less than flat ($0.00)",
@@ -72,7 +72,7 @@ def test_the_interval_is_students():
 
 def test_a_policy_that_never_trades():
     never = said(agent("greedy", 0.0, trades=0), agent("flat", 0.0, trades=0), kind="")
-    assert not missing(never, "1 session", "'greedy' never traded", "as much as flat ($0.00)")
+    assert not missing(never, "1 session", "your policy never traded", "as much as flat ($0.00)")
     assert "luck" not in never
     assert not missing(
         said(agent("flat", 0.0, trades=0)), "1 held-out session", "'flat' never traded"

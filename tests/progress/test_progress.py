@@ -21,6 +21,7 @@ from jaxtrade.progress import screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
 from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings
 from jaxtrade.storage.sinks import progress_line
+from jaxtrade.text import FORECAST
 
 COLUMNS = (("kl", "approx_kl", ".1e"),)
 NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
@@ -126,14 +127,15 @@ def test_a_long_phase_says_what_it_does():
     assert not screen._thread.is_alive()
 
 
-def test_quiet_shows_warnings_alone(capsys):
+def test_quiet_shows_warnings_and_the_wait_alone(capsys):
     told = []
     quiet = Warnings(told.append)
     run(quiet)
+    quiet.message(f"{FORECAST}9 s")
     quiet.message("warning: collapsed")
     quiet.at_end(["run r1"])
     print_result("table", quiet)
-    assert told == ["warning: collapsed"]
+    assert told == [f"{FORECAST}9 s", "warning: collapsed"]
     assert capsys.readouterr() == ("table\n", "")
 
 
@@ -361,7 +363,7 @@ def test_a_whole_command_on_a_terminal(tmp_path):
         for word in ("bars: bundled ES", "✓ loading", "✓ training", "✓ evaluating", "Evaluation on")
     ]
     assert places == sorted(places)
-    assert max(map(plain.rindex, ("pictures  runs/", "next      jaxtrade"))) > places[-1]
+    assert max(map(plain.rindex, ("files     evaluation/", "next      jaxtrade"))) > places[-1]
 
 
 def test_programs_say_what_is_compiled_now():

@@ -295,7 +295,11 @@ def test_the_floor_has_a_gap_between_accounts():
 def test_marks_are_dates_of_several_sessions_and_times_of_one():
     many = marked([100] * 20, [f"s{i:02d}" for i in range(20)])
     assert [label for _, label in svg.marks(many)] == ["s00", "s04", "s08", "s12", "s16"]
-    assert {label for _, label in svg.marks(marked([100] * 20, ["a"] * 20))} == {"09:31"}
+    one = marked([100] * 180, ["a"] * 180)
+    one = dataclasses.replace(one, time=one.time + 60 * np.arange(180))  # from 09:31 on
+    places, labels = zip(*svg.marks(one), strict=True)
+    assert labels == ("09:30", "10:00", "10:30", "11:00", "11:30", "12:00", "12:30")
+    assert places == (1, 30, 60, 90, 120, 150, 180)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.integers(4, 40))

@@ -16,7 +16,7 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.frames import TRADE_COLUMNS
-from jaxtrade.notation import MINUS
+from jaxtrade.notation import MINUS, name_agent
 from jaxtrade.reporting import collect, make, page
 from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.schema import OPTIONAL, command
@@ -29,16 +29,14 @@ from tests.reporting.made import AGENTS, OLD, logged, made_run
 from tests.reporting.parsed import parsed, unpacked
 
 SECTIONS = [
-    "honesty",
-    "sample",
-    "baselines",
     "equity",
+    "honesty",
+    "baselines",
+    "sample",
     "account",
-    "grids",
-    "breakdown",
-    "attribution",
     "training",
     "explorer",
+    "absent",
     "provenance",
 ]
 EVIL = "<script>alert(1)</script>"
@@ -88,7 +86,7 @@ def found(bare):
 # --- the page -----------------------------------------------------------------------------------------------------
 
 
-def test_the_sections_stand_in_their_order_and_honesty_is_first(found):
+def test_the_sections_stand_in_their_order_and_the_result_is_first(found):
     sections = [attributes["id"] for name, attributes, _ in found.elements if name == "section"]
     assert sections == SECTIONS
     links = [attributes["href"] for name, attributes, _ in found.elements if name == "a"]
@@ -204,28 +202,25 @@ def panel(report):
 
 
 def test_what_was_not_computed_says_how_to_compute_it(bare, found, full):
-    """Figures that cannot be given say why; each section without figures names the command that
-    computes it.
+    """Figures that cannot be given say why in one line; one list has the commands of the sections
+    that lack figures.
     """
     rows, title = panel(bare), json.loads(bare.json)["title"]
     assert rows.about("held out")[0] == "3"
     assert not missing(rows.about("earn")[0], "needs 5 days", "are 3")
-    assert {figure for _, figure, _ in rows.rows[2:]} == {"n/a"}
-    unknown = [says for *_, says in rows.rows[2:]]
-    facts = [
-        *[("5 days", "are 3")] * 3,
-        ("jaxtrade evaluate RUN --nulls sign:99",),
-        *[("trial log",)] * 2,
-        ("no trial log", "trials.jsonl"),
+    assert [question for question, *_ in rows.rows[2:]] == [
+        "How often were these sessions looked at?"
     ]
-    assert [missing(says, *named) for says, named in zip(unknown, facts, strict=True)] == [[]] * 7
+    assert not missing(rows.rows[2][2], "no trial log", "trials.jsonl")
+    assert not missing(found.text, "Not computable yet", "needs 5 days, there are 3")
     for name in OPTIONAL:
-        assert f"run {command(name, title)}" in found.text, name
+        assert command(name, title) in found.text, name
     data = json.loads(full.json)
     assert [name for name in OPTIONAL if data[name] is None] == ["in_sample"]
-    assert re.findall(r"ot computed: run (.*?train)?", parsed(full.html).text) == [
-        command("in_sample", data["title"])
-    ]
+    page, title = parsed(full.html), data["title"]
+    assert [name for name in OPTIONAL if command(name, title) in page.text] == ["in_sample"]
+    shown = {attributes["id"] for name, attributes, _ in page.elements if name == "section"}
+    assert {"grids", "breakdown", "attribution", "absent"} <= shown
 
 
 def test_the_panel_says_what_the_statistics_say(full):
@@ -257,13 +252,13 @@ def test_the_panel_does_not_say_that_one_policy_beats_all_baselines(full):
 def test_the_table_of_baselines_has_the_figures_of_its_picture(full):
     found = json.loads(full.json)["statistics"]
     table = parsed(full.html).table("Net profit of a day by agent")
-    assert [row[0] for row in table.rows] == list(AGENTS)
-    for row in table.rows:
-        each = found["agents"][row[0]]
+    assert [row[0] for row in table.rows] == list(map(name_agent, AGENTS))
+    for key, row in zip(AGENTS, table.rows, strict=True):
+        each = found["agents"][key]
         assert row[1].startswith(shown(each["value"], "signed"))
         assert ("[" in row[1]) == (each["why"] is None)
     chances = {row[0]: row[2] for row in table.rows}
-    assert chances["greedy"] == chances["sampled"] == ""
+    assert chances["your policy"] == chances["sampled"] == ""
     assert chances["random"].startswith(f"{100 * found['improvement']['random']['value']:.1f} % [")
     assert "(flat): every day earns" in parsed(full.html).text
 
@@ -275,9 +270,8 @@ def test_training_sessions_are_no_days_held_out(tmp_path):
     rows = panel(report_of(run))
     assert rows.about("held out")[0] == "0"
     assert "nothing about other days" in rows.about("held out")[1]
-    earned, says = rows.about("earn")
-    assert earned == "n/a"
-    assert "trained on some" in says
+    assert [row[0] for row in rows.rows if "earn" in row[0]] == []
+    assert "What does a day earn?" in parsed(report_of(run).html).text
 
 
 def test_the_figures_of_the_training_sessions_stand_beside(tmp_path):
@@ -287,9 +281,9 @@ def test_the_figures_of_the_training_sessions_stand_beside(tmp_path):
     [table] = [each for each in parsed(report_of(run).html).tables if each.section == "sample"]
     assert table.head == ["Figure", "Held-out test sessions", "Training sessions"]
     assert table.rows[0] == ["Sessions", "3", "5"]
-    assert [row for row in table.rows if row[0] == "Daily Sharpe ratio, annual"] == [
-        ["Daily Sharpe ratio, annual", "n/a", "n/a"]
-    ], "a daily Sharpe ratio of fewer than 20 sessions is noise"
+    assert "Daily Sharpe ratio, annual" not in [row[0] for row in table.rows], (
+        "a daily Sharpe ratio of fewer than 20 sessions is noise"
+    )
 
 
 def test_without_trades_and_without_metrics_it_still_stands(tmp_path):
@@ -298,7 +292,7 @@ def test_without_trades_and_without_metrics_it_still_stands(tmp_path):
     (run / "summary.json").unlink()
     report = report_of(run)
     found = parsed(report.html)
-    assert "greedy did not trade" in found.text
+    assert "Your policy did not trade" in found.text
     assert "no metrics of a training" in found.text
     assert [table.id for table in found.tables if table.section == "explorer"] == []
     assert report.trades.count("\n") == 1
@@ -357,8 +351,8 @@ def test_the_json_has_the_figures_of_the_page(full):
             f"{MINUS if each['net'] < 0 else '+'}${net[1:]}",
         ]
     agents = {row[0]: row[1] for row in found.table("Figures of all agents").rows}
-    assert list(agents) == list(AGENTS)
-    for name, cell in agents.items():
+    assert list(agents) == list(map(name_agent, AGENTS))
+    for name, cell in zip(AGENTS, agents.values(), strict=True):
         net = data["agents"][name]["strategy"]["net_profit"]
         assert cell == (f"{MINUS if net < 0 else '+'}${abs(net):,.2f}" if net else "$0.00")
     assert data["explorer"]["trades"] == len(found.table("Trades").rows)

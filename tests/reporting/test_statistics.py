@@ -15,7 +15,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.evaluation.run_days import evaluated_records
 from jaxtrade.evaluation.statistics import selection
 from jaxtrade.reporting import collect, make, studies
-from jaxtrade.reporting.schema import OPTIONAL, command
+from jaxtrade.reporting.schema import OPTIONAL, command, report_command
 from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
 from tests.messages import missing
 from tests.reporting.made import AGENTS, logged, made_run
@@ -93,7 +93,7 @@ def test_what_the_overfitting_and_the_baselines_say_is_that_of_the_trials_and_of
 
 def test_one_policy_has_no_interval_over_seeds(alone):
     found = data_of(logged(alone))["statistics"]
-    why = "an interval needs 5 seeds, there are 1"
+    why = "an interval needs 5 seeds, there is 1"
     assert found["daily"] == found["agents"]["sampled"] | {"value": found["daily"]["value"]}
     assert (found["daily"]["low"], found["daily"]["why"]) == (None, why)
     assert found["daily"]["value"] == pytest.approx(net_of(alone)[0, 0].mean())
@@ -101,7 +101,7 @@ def test_one_policy_has_no_interval_over_seeds(alone):
         "no training changes a rule"
     )
     assert {each["why"] for each in found["improvement"].values()} == {studies.ONE_POLICY}
-    assert not missing(found["pbo"]["why"], "10 trials", "are 1")
+    assert not missing(found["pbo"]["why"], "10 trials", "is 1")
     assert found["dsr"]["value"] == pytest.approx(found["psr"]["value"]), "one trial is not picked"
 
 
@@ -226,7 +226,7 @@ def parses(line):
 )
 def test_every_command_is_one_of_the_command_line(split, number):
     for section in OPTIONAL:
-        parses(command(section, {"split": split, "number": number}))
+        parses(command(section, {"split": split, "number": number, "folder": "runs/a"}))
 
 
 @pytest.mark.slow
@@ -235,8 +235,12 @@ def test_the_commands_of_a_page_name_its_split_and_its_policy(kept):
     printed = re.findall("<code>(jaxtrade .*?)</code>", make.make(data).html)
     for line in printed:
         parses(line)
-    assert set(printed) == {command(section, data.data["title"]) for section in OPTIONAL}
-    assert any(line.endswith("RUN --seed 3 --cost-grid") for line in printed)
-    assert any(line.endswith("RUN --nulls sign:99") for line in printed), "the seeds are pooled"
-    of_agent = command("costs", {"split": "validation", "number": "agent_002"})
+    title = data.data["title"]
+    again = report_command(title)
+    assert set(printed) == {again, *(command(section, title) for section in OPTIONAL)}
+    assert any(line.endswith(f"{title['folder']} --seed 3 --cost-grid") for line in printed)
+    assert any(line.endswith(f"{title['folder']} --nulls sign:99") for line in printed), (
+        "the seeds are pooled"
+    )
+    of_agent = command("costs", {"split": "validation", "number": "agent_002", "folder": "runs/a"})
     assert of_agent.split()[3:] == ["--split", "validation", "--agent", "2", "--cost-grid"]

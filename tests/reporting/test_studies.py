@@ -56,7 +56,7 @@ def test_a_study_of_an_earlier_policy_is_left_out_and_named(tmp_path):
     found = data_of(run)
     assert all(found[name] is None for name in (*SECTIONS, "nulls"))
     assert any(
-        not missing(label, "left out: costs", "earlier policy", "evaluate RUN --cost-grid")
+        not missing(label, "left out: costs", "earlier policy", "evaluate run --cost-grid")
         for label in found["labels"]
     )
     assert sum(label.startswith("left out: ") for label in found["labels"]) == len(SECTIONS) + 1

@@ -18,6 +18,7 @@ from jaxtrade.rl.algorithms import LEARNERS, LearnerKind
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.storage import checkpoint
+from jaxtrade.text import FORECAST
 from jaxtrade.training.health import Watch
 from jaxtrade.training.loop import plan_run, train
 from tests import uncounted
@@ -83,7 +84,7 @@ def test_each_phase_is_named_before_it_works(whole):
     slowly = re.compile(r"compiling: \d")
     lines = [line for line in whole[1].splitlines() if not slowly.match(line)]
     assert lines[0] == "compiling: the training program"
-    assert lines[1].startswith("compiled in ")
+    assert lines[1].startswith(FORECAST)
     assert lines[2] == "training: 1,280 steps in 40 updates"
     assert lines[3].startswith("update ")
 

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from jaxtrade.errors import ConfigError
 from jaxtrade.watching import server
 from jaxtrade.watching.metrics import Reader
 from tests.advisor.service_parts import until
@@ -84,7 +85,7 @@ def test_a_curriculum_shows_its_phases(folder, reader):
     "name", ["", "..", "../outside/hidden", "/etc", "first/../first", "missing"]
 )
 def test_a_request_names_a_run_and_never_a_path(routes, name):
-    for path in ("/api/run", "/api/curves", "/api/validation"):
+    for path in ("/api/run", "/api/curves", "/api/validation", "/api/result", "/report"):
         assert routes[path]({"run": name}) is None
 
 
@@ -122,6 +123,41 @@ def test_a_run_and_its_curves(folder, routes):
 )
 def test_a_request_for_curves_that_is_not_one(routes, curves):
     assert routes["/api/curves"]({"run": "first", "curves": curves}) is None
+
+
+def test_a_finished_run_shows_its_held_out_result(folder, routes):
+    found = document(routes["/api/result"]({"run": "first"}))
+    kept = json.loads((OLD / "evaluation/test/evaluation.json").read_text())
+    assert document(routes["/api/run"]({"run": "first"}))["result"] is not None
+    assert [each["name"] for each in found["agents"]][:2] == ["your policy", "sampled"]
+    assert found["agents"][0]["net_profit"] == kept["agents"]["greedy"]["strategy"]["net_profit"]
+    assert "'greedy'" not in found["verdict"]
+    time, equity = found["equity"]["time"], found["equity"]["equity"]
+    assert len(time) == len(equity) == kept["settings"]["decision_bars"]
+    made = kept["settings"]["start_balance"] + found["agents"][0]["net_profit"]
+    assert equity[-1] == pytest.approx(made, abs=0.01)
+    shutil.rmtree(folder / "first" / "evaluation")
+    assert document(routes["/api/run"]({"run": "first"}))["result"] is None
+    assert routes["/api/result"]({"run": "first"}) is None
+
+
+def test_the_report_is_made_when_it_is_asked_for(folder, reader):
+    """Its own policy holds, by which its scripts run; a run without one says why."""
+    page = '<meta http-equiv="Content-Security-Policy" content="script-src &#39;sha256-a&#39;">'
+
+    def make(run, symbol):
+        if symbol:
+            raise ConfigError("no such symbol")
+        return f"{page}{run.name}"
+
+    asked = server.routes(folder, reader, make)["/report"]
+    made = asked({"run": "first"})
+    assert made is not None
+    assert made.content.decode() == f"{page}first"
+    assert made.policy == "script-src 'sha256-a'; frame-ancestors 'none'"
+    refused = asked({"run": "first", "symbol": "ES"})
+    assert refused is not None
+    assert (refused.policy, refused.content) == (server.POLICY, b"no such symbol\n")
 
 
 def test_warnings_are_shown_word_for_word_and_once(folder, routes):

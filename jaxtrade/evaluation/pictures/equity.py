@@ -16,7 +16,7 @@ from jaxtrade.evaluation.pictures.style import LOOKS
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.notation import at as time_at
-from jaxtrade.notation import date_span, share
+from jaxtrade.notation import date_span, name_agent, share
 from jaxtrade.text import several
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
@@ -44,7 +44,7 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
         *notes,
     ]
     return (
-        f"{agent.name} on {result.settings['market']}, {date_span(dates)}",
+        f"{name_agent(agent.name)} on {result.settings['market']}, {date_span(dates)}",
         "   ·   ".join(parts),
     )
 
@@ -145,7 +145,7 @@ def _equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         drawn.add(name)
     axis.plot(
         result.start_balance + agent.strategy.equity / 1000,
-        label=agent.name,
+        label=name_agent(agent.name),
         **LOOKS["agent"],
     )
     _bounded(axis, result, agent)
@@ -214,7 +214,7 @@ def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         axis.set_yticks([0])
     style.money_axis(axis, "drawdown")
     axis.set_title(
-        f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}"
+        f"Drawdown of {name_agent(agent.name)} below its highest equity, at most {style.dollars(-fall.min())}"
     )
 
 
@@ -324,7 +324,7 @@ def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
 def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[str, str]:
     """The two lines above the picture: which day, and the figures of its trades."""
     date: datetime.date = result.decisions.date.tolist()[day.number]
-    title = f"{agent.name} on {result.settings['market']}, {date_span([date])}"
+    title = f"{name_agent(agent.name)} on {result.settings['market']}, {date_span([date])}"
     count, won = len(day.trades), int((day.trades.net > 0).sum())
     if not count:
         return title, "no trades" + (

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxtrade.text import state_shortfall
+
 DRAWS = 10_000
 
 
@@ -147,9 +149,9 @@ def undefined(why: str) -> IntervalEstimate:
 def too_few(days: int, *seeds: int) -> str | None:
     """Why there is no interval of so many days and seeds, or None where there is one."""
     if days < MIN_DAYS:
-        return f"an interval needs {MIN_DAYS} days, there are {days}"
+        return f"an interval {state_shortfall(MIN_DAYS, 'day', days)}"
     if seeds and min(seeds) < LEAST_SEEDS:
-        return f"an interval needs {LEAST_SEEDS} seeds, there are {min(seeds)}"
+        return f"an interval {state_shortfall(LEAST_SEEDS, 'seed', min(seeds))}"
     return None
 
 

@@ -23,6 +23,7 @@ from jaxtrade.evaluation.statistics.resampling import (
     too_few,
     undefined,
 )
+from jaxtrade.text import state_shortfall
 
 _NORMAL = NormalDist()
 _EULER = 0.5772156649015329  # Euler and Mascheroni's constant
@@ -217,7 +218,7 @@ def _usable(net: np.ndarray) -> DailyMoments | str:
     """Moments that have a standard error, or why there are none."""
     days = len(finite(net, "[D]", 1))
     if days < MIN_DAYS:
-        return f"it needs {MIN_DAYS} days, there are {days}"
+        return f"it {state_shortfall(MIN_DAYS, 'day', days)}"
     of = moments(net)
     if not of:
         return NO_VARIATION
@@ -345,9 +346,9 @@ def _ratios(
 def _undefined(net: np.ndarray, splits: int) -> str | None:
     days, trials = net.shape
     if trials < MIN_TRIALS:
-        return f"it needs {MIN_TRIALS} trials, there are {trials}"
+        return f"it {state_shortfall(MIN_TRIALS, 'trial', trials)}"
     if days < 2 * splits:
-        return f"{splits} blocks need {2 * splits} days, there are {days}"
+        return f"it {state_shortfall(2 * splits, 'day', days)} (blocks: {splits})"
     return "no trial varies from day to day" if np.ptp(net, axis=0).max() == 0 else None
 
 
@@ -409,7 +410,7 @@ def spa(
     if len(baselines) != days:
         raise ValueError(f"the days must be the same, got {days} and {len(baselines)} of them")
     if days < MIN_DAYS:
-        return SuperiorAbility(why=f"it needs {MIN_DAYS} days, there are {days}")
+        return SuperiorAbility(why=f"it {state_shortfall(MIN_DAYS, 'day', days)}")
     block = block_days(days) if block is None else block
     if not 1 <= block <= days:
         raise ValueError(f"blocks of {block} days out of {days}")

@@ -36,7 +36,7 @@ def test_iqm_by_hand():
     ("shape", "rule", "says"),
     [
         ((4, 40), False, "5 seeds, there are 4"),
-        ((1, 40), False, "5 seeds, there are 1"),
+        ((1, 40), False, "5 seeds, there is 1"),
         ((8, 4), False, "5 days, there are 4"),
         ((1, 4), True, "5 days, there are 4"),
     ],
