@@ -237,23 +237,24 @@ def evaluation(world, algorithm):
 
 def divided(world, platform, devices, agents):
     """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
-    that are."""
+    that are.
+    """
     import jax
 
     from jaxtrade.env.monitor import summarise
     from jaxtrade.rl.ppo import make_ppo
-    from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+    from jaxtrade.rl.sharding import MeshDevices, mesh_of, plan_mesh
     from jaxtrade.rl.train_state import part_of
     from jaxtrade.training.loop import chunk_program
     from jaxtrade.training.population import Stack
 
     config, stack = world.config, Stack.of(agents)
-    layout = layout_of(len(devices), agents, config.rollout.shards, strict=False)
+    layout = plan_mesh(len(devices), agents, config.rollout.shards, strict=False)
     given = {"summarise": summarise, "platform": platform}
     whole = make_ppo(config, world.env, 100, **given)
     own = part_of(config, layout.parts)
     part = make_ppo(own, world.env, 100, reduce=layout.reduce, **given)
-    place = Spread(layout, mesh_of(layout, devices), part, stack, config.rollout.num_envs)
+    place = MeshDevices(layout, mesh_of(layout, devices), part, stack, config.rollout.num_envs)
     keys = jax.eval_shape(lambda: stack.keys(0))
     state = jax.eval_shape(stack.wrap(whole).init, keys, world.params)
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), world.params)
@@ -395,7 +396,8 @@ class Module(namedtuple("Module", "computations entry")):
     def walk(self, name, times=1, path=()):
         """Every operation that a computation reaches, how often one run of the computation starts
         it, and the loops around it, outermost first. A loop of unknown length counts as one round,
-        of a condition the branch with the most launches; the others are walked, and start never."""
+        of a condition the branch with the most launches; the others are walked, and start never.
+        """
         for each in self.computations[name]:
             called = [at for role, at in each.calls.items() if role != "condition"]
             if each.opcode in ("call", "async-start"):

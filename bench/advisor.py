@@ -19,10 +19,10 @@ import yaml
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.env.monitor import summarise
-from jaxtrade.rl.listening import make_fusion
+from jaxtrade.rl.advice import make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.advice import TrainingAdvisor, view_of
-from jaxtrade.storage.hosted import hosted
+from jaxtrade.storage.host_arrays import to_host
 from jaxtrade.training.loop import chunk_program
 
 from . import harness, setting
@@ -67,7 +67,7 @@ def repeated(kind, transport, ppo, folder):
             yield
             state, metrics, news = chunk(state, params, inputs(done - UPDATES, UPDATES))
             jax.block_until_ready(state)
-            _, news = hosted((metrics, news))
+            _, news = to_host((metrics, news))
             if exchange:
                 exchange.receive(done, news)
 

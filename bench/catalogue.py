@@ -25,7 +25,7 @@ population: many seeds in one program against one after the other
 advisor: what an advisor costs the training loop, by transport and latency
 compile: seconds to compile a train chunk, cold and from JAX's cache; recompiles, host transfers
 startup: seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python
-first_result: seconds from `git clone` to the quickstart's table, with nothing installed and
+first_result: seconds from `git clone` to the end of the README's first command, with nothing installed and
   nothing cached
 data: seconds and memory from a file of ten years of minute bars to a market
 memory: bytes of state, storage and compiled temporaries; peak resident memory

@@ -155,7 +155,8 @@ def one(name, asked, load):
 
 def kept(asked, load, result, folder):
     """Print a result, compare it with an earlier one, and write it to `folder` where the machine
-    was idle; the exit code."""
+    was idle; the exit code.
+    """
     name, result = result["bench"], table.shortened(result)
     before = earlier(asked.compare, name) if asked.compare else None  # it may be replaced below
     timed = not asked.quick and name not in catalogue.TIMELESS

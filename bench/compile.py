@@ -28,7 +28,8 @@ SHAPES = {
 
 def on_device(ppo, sessions):
     """Seconds of everything until the chunk could run, in a process that has compiled nothing and
-    keeps what it compiles. The part of `device`, too."""
+    keeps what it compiles. The part of `device`, too.
+    """
     start = time.perf_counter()
     world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, 100)

@@ -146,7 +146,8 @@ def compare(env, reported):
 
 def trajectories(envs, steps):
     """`envs` environments for `steps` steps of random actions, some illegal, under the default
-    account and a strict one; replayed by the twin on the host."""
+    account and a strict one; replayed by the twin on the host.
+    """
     program = jax.jit(play, static_argnums=(0, 5))
     found = {}
     for name, sections in (("default", {}), ("strict", STRICT)):
@@ -251,7 +252,8 @@ def _plain(tree):
 # --------------------------------------------------------------------------------------------------------- seeds
 def seeds(count, ppo, sessions, updates):
     """`count` agents as one program for some updates, each against the agent of its key alone. The
-    programs are those of the bench `population`."""
+    programs are those of the bench `population`.
+    """
     many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
 
     def trained(agents, keys):

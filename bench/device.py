@@ -150,7 +150,8 @@ def kept_in(folder):
 
 def flags(deterministic=True):
     """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade
-    train` has the same bits on a GPU (compute.deterministic)."""
+    train` has the same bits on a GPU (compute.deterministic).
+    """
     own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
     if deterministic:
         use_determinism(own)
@@ -162,7 +163,8 @@ class Part(
 ):
     """about: what it measures. measure: its result, but for what every result has. full, quick:
     what is run, as JSON; cpu: changes of `full` on a CPU. seconds: its limit on an accelerator. gpu:
-    what it measures that only a GPU has."""
+    what it measures that only a GPU has.
+    """
 
     def sizes(self, quick, platform):
         """What is run. Shapes that take a CPU minutes are `slow` there."""
@@ -206,7 +208,8 @@ def correctness(context):
 
 def resumed(context, name, **given):
     """Both processes compile anew: one that loads the programs of the other would not show that
-    they compile to the same bits."""
+    they compile to the same bits.
+    """
     with tempfile.TemporaryDirectory() as folder:
         context.job("correctness.straight", NO_CACHE, folder=folder, **given)
         # Not the programs of the first process; its own two runs share them.
@@ -229,7 +232,8 @@ def compiling(context):
 
 def on_and_off(without, context):
     """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
-    flags once, so each setting has a process and the two do not take turns."""
+    flags once, so each setting has a process and the two do not take turns.
+    """
     named, given = {}, {"shapes": context.sizes["shapes"], "repeats": context.repeats}
     for kind, variables in (("on", {}), ("off", {"XLA_FLAGS": without()})):
         found = context.job("ppo_train.on_device", variables, **given)["sides"]
@@ -286,7 +290,8 @@ def folder_of(platform, kind):
 class Suite:
     """One run of the command. options, command, load: what was asked, how a result calls it, and
     the load average before. keep: prints and writes a result to a folder; its exit code. stamp: of
-    the probe. correctness: what is known of it so far."""
+    the probe. correctness: what is known of it so far.
+    """
 
     def __init__(self, options, command, load, keep, machine, stamp):
         self.options, self.keep, self.machine = options, keep, machine
@@ -347,7 +352,7 @@ class Suite:
             said = f"the {SECONDS / 60:.0f} minutes are over; run the command again"
             self.told(name, UNFINISHED, f"not begun: {said}")
         else:
-            self.tell(f"{name} ({reason}) ...")
+            self.log(f"{name} ({reason}) ...")
             limit = part.seconds * (PATIENT if self.patient else 1)
             try:
                 code = self.measured(name, part, min(begun + limit, self.end))
@@ -381,9 +386,9 @@ class Suite:
 
     def told(self, name, code, text):
         self.said[name] = code, text
-        self.tell(f"{name}: {text}")
+        self.log(f"{name}: {text}")
 
-    def tell(self, text):
+    def log(self, text):
         print(f"device {self.machine.folder}: {text}", file=sys.stderr, flush=True)
 
 
@@ -447,13 +452,13 @@ def run(options, command, load, keep, parts=PARTS, probe=probed):
         chosen = options.parts or tuple(parts)
         if options.quick:
             table.refuse_full(map(suite.path, chosen))
-        suite.tell(f"{suite.machine.name}: {', '.join(chosen)} -> {suite.folder}")
+        suite.log(f"{suite.machine.name}: {', '.join(chosen)} -> {suite.folder}")
         with interrupt.hint(
             lambda: f"what is finished is in {suite.folder}; the same command goes on from there"
         ):
             for name in chosen:
                 suite.one(name, parts[name])
-    suite.tell(f"correctness {suite.correctness}")
+    suite.log(f"correctness {suite.correctness}")
     for name, (_, text) in suite.said.items():
-        suite.tell(f"{name}: {text}")
+        suite.log(f"{name}: {text}")
     return max(code for code, _ in suite.said.values())

@@ -69,7 +69,8 @@ class Loop:
     """Compiled: each call goes on for `num_steps` steps of `num_envs` environments, with auto-reset,
     and returns the sum of what was seen and paid. cost: operations and bytes per environment step, as XLA's
     analysis counts them (the body of a loop once; integer operations too; what several fusions
-    compute again, once more each; bytes whether from a cache or not)."""
+    compute again, once more each; bytes whether from a cache or not).
+    """
 
     def __init__(self, env, params, num_envs, num_steps, observations):
         self._params = params

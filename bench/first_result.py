@@ -21,7 +21,7 @@ from .harness import Sample
 from .worker import ROOT
 
 CLONE, VENV, INSTALL = "git clone", "python3 -m venv", "pip install ."
-TRAIN, ALL = "jaxtrade train quickstart", "all"
+TRAIN, RUNS, ALL = "jaxtrade train", ("proof", "quickstart"), "all"
 PHASES = ("loading", "compiling", "training", "evaluating")  # each begins with a line `PHASE: ...`
 START = "starting"  # until the first line
 
@@ -42,11 +42,11 @@ def phases(lines, clock=time.perf_counter):
     return {name: end - start for (name, start), end in zip(began.items(), ends, strict=True)}
 
 
-def train(folder, variables):
-    """The quickstart in a checkout with its own environment: seconds of its phases. Raises
+def train(folder, variables, run):
+    """Train a configuration in a checkout with its own environment: seconds of its phases. Raises
     CalledProcessError.
     """
-    words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", "quickstart", "--non-interactive"]
+    words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", run, "--non-interactive"]
     said = []
     with subprocess.Popen(
         words,
@@ -66,7 +66,7 @@ def train(folder, variables):
 
 def once():
     """Everything from nothing, in a folder that is deleted afterwards -> what each command took, and
-    seconds of each part of the training command.
+    seconds of each part of the training commands.
     """
     with tempfile.TemporaryDirectory() as top:
         code = Path(top) / "jaxtrade"
@@ -88,7 +88,9 @@ def once():
         ):
             given = {"cwd": folder, "env": variables}
             steps[step], _ = harness.of_children(harness.called, words, **given)
-        steps[TRAIN], found = harness.of_children(train, code, variables)
+        found = {}
+        for run in RUNS:
+            steps[f"{TRAIN} {run}"], found[run] = harness.of_children(train, code, variables, run)
         steps[ALL] = Sample(*map(sum, zip(*steps.values(), strict=True)))
     return steps, found
 
@@ -102,7 +104,11 @@ def run(options):
     return {
         "config": {"repeats": options.repeats, "caches": "empty"},
         "steps": {name: harness.durations([each[name] for each in every]) for name in every[0]},
-        "seconds_of_training_command": {
-            name: statistics.median(each[name] for each in parts) for name in (START, *PHASES)
+        "seconds_of_training_commands": {
+            run: {
+                name: statistics.median(each[run][name] for each in parts)
+                for name in (START, *PHASES)
+            }
+            for run in RUNS
         },
     }

@@ -82,7 +82,8 @@ def interleave(sides, repeats):
 
 def take_turns(work, repeats):
     """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The
-    steal time of each side goes to `idle.LEDGER`."""
+    steal time of each side goes to `idle.LEDGER`.
+    """
     idle.LEDGER.begin()
     found = {name: [] for name in work}
     for repeat in range(repeats):
@@ -125,7 +126,8 @@ def compare(sides, repeats):
 
 def paired(ours, theirs):
     """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
-    logarithms of the ratios of repeats that stood side by side, for sides of as many steps."""
+    logarithms of the ratios of repeats that stood side by side, for sides of as many steps.
+    """
     logs = np.log(np.divide(theirs, ours))
     half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(0, ddof=1) / len(logs) ** 0.5
     middle = logs.mean(0)
@@ -174,7 +176,8 @@ def distance(first, one, other):
 def commit(folder=Path(__file__).parent):
     """The commit of the source in `folder`, `+` where it has changes other than of results;
     "unknown" outside a checkout, whose top is the folder or the one above it: an installed package
-    lies in somebody else's repository."""
+    lies in somebody else's repository.
+    """
 
     def git(*words):
         told = {"cwd": folder, "env": environment(), "text": True, "stderr": subprocess.DEVNULL}

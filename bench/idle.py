@@ -112,7 +112,8 @@ class Ledger:
 
     def worst(self):
         """`share` and `side` of the side that lost the greatest share, or why that is `unknown`;
-        then all is forgotten."""
+        then all is forgotten.
+        """
         spent, blind = self._spent, self._blind
         self.hand_over()
         if blind or not spent:
@@ -159,7 +160,8 @@ def settle(
     patience=PATIENCE,
 ):
     """Wait until the load average has fallen to `SETTLED`, at most `patience` seconds. What is
-    found then is left to the next bench's own check."""
+    found then is left to the next bench's own check.
+    """
     waited = 0.0
     while (now := read()) is not None and now > SETTLED and waited < patience:
         if waited == 0.0:

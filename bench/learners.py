@@ -124,7 +124,8 @@ def config_of(task, learner, steps=None):
 def dqn(task, goal, seeds, path):
     """For `Worker`: Stable-Baselines3's DQN, on gymnasium's CartPole (one environment: the zoo's
     settings are for one) or on the NumPy twin. The first repeat imports torch and makes the
-    environment; each later one trains the next seed."""
+    environment; each later one trains the next seed.
+    """
     yield
     import gymnasium
     import torch
@@ -162,7 +163,8 @@ def train(envs, settings, goal, seed):
 
 def race(task, quick):
     """`sides`: ours by name, and `sb3_dqn`. `ratios`: of each of ours, as `time_to_reward.compare`
-    gives them."""
+    gives them.
+    """
     goal, seeds = GOALS[task], SEEDS[:1] if quick else SEEDS
     missing = sb3.missing("stable_baselines3")
     sides, path = {}, ""

@@ -84,7 +84,7 @@ class Rollout:
         def one(random, env_state, ref, first):
             chance, key = random
             _, _, found = act(policy, None, ref, params, None, False)
-            action = distributions.pick(chance, found.logits, found.mask)
+            action = distributions.sample_by_inverse_cdf(chance, found.logits, found.mask)
             env_state, following, outcome = env.step(key, env_state, action, params)
             ends = outcome.terminated, outcome.truncated
             return (env_state, following, ends[0] | ends[1]), Seen(

@@ -130,6 +130,7 @@ def sides(config, world, updates, options, stack):
 
 def compiled_temporaries(config, world, options):
     """Side -> bytes of its compiled training program, by XLA's own account; and what is left out.
+
     Nothing is run.
 
     temporaries: what the program needs beside its arguments (environment, training state, market)

@@ -44,7 +44,8 @@ def agents_of(num_seeds, ppo, sessions):
 
 def on_device(counts, ppo, sessions, repeats):
     """Updates of each number of agents as one program, and their ratios over one agent. The part of
-    `device`, too."""
+    `device`, too.
+    """
 
     def side(count):
         agents = agents_of(count, ppo, sessions)

@@ -22,7 +22,7 @@ import yaml
 
 from jaxtrade.config.running import Precision
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.runs.compute import threads_of
+from jaxtrade.runs.xla_settings import threads_of
 
 from . import harness, peers, sb3, setting
 from .catalogue import PUREJAXRL_COMMIT, Options
@@ -181,7 +181,8 @@ def by_precision(shapes, repeats):
 
 def memory_of(shape):
     """Of one update: temporaries of the compiled program, and the device's own count of its
-    greatest use, alone in the process."""
+    greatest use, alone in the process.
+    """
     update = updates_of(shape)
     jax.block_until_ready(update())
     found = setting.temporary_bytes(update.program, update.steps)

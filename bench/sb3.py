@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from jaxtrade.config import validated
+from jaxtrade.config import validate
 from jaxtrade.errors import ConfigError
 
 from .learning import Learning
@@ -175,7 +175,7 @@ def trainer(ppo, path, threads):
     `path`. The first repeat chooses the number of torch threads, for the children of a bench start
     at the same time; every later one is one iteration.
     """
-    config = validated(Learning, ppo, "ppo")
+    config = validate(Learning, ppo, "ppo")
     chosen, envs = arguments(config), vector_env(path, "dummy", config.num_envs)
     yield {}
     count, trial = choose_threads(envs, chosen, threads, WORTH)

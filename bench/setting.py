@@ -37,7 +37,8 @@ World = namedtuple("World", "config env params market sessions")
 def config(sessions=SESSIONS, algorithm="ppo", **sections):
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
     holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
-    names has the package's defaults."""
+    names has the package's defaults.
+    """
     own = fixed_sections() | {
         "algorithm": algorithm,
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
@@ -80,7 +81,8 @@ def update_of(algorithm):
 
 class Update:
     """One compiled update, with a state of its own. A call goes on from the state that the last one
-    left and returns all that it computes."""
+    left and returns all that it computes.
+    """
 
     def __init__(self, algorithm, params):
         self.steps, self.params = algorithm.info.steps_per_update, params
@@ -118,7 +120,8 @@ def choose(mask, chance):
 def stepping(env, num_envs, num_steps):
     """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
     of `num_envs` environments under random legal actions; every slot of every observation enters
-    the sum."""
+    the sum.
+    """
 
     def run(params, key):
         states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_envs), params)
@@ -148,7 +151,8 @@ def stepping(env, num_envs, num_steps):
 def host_transfers(program):
     """Operation -> how often the optimised module of a compiled program has it, of those that reach
     the host: Python callbacks (print, io_callback, pure_callback), infeed, outfeed, send, recv.
-    Empty where there is none."""
+    Empty where there is none.
+    """
     text = program.as_text()
     found = re.findall(rf"\s({'|'.join(HOST_OPERATIONS)})\(", text)
     called = re.findall(r'custom_call_target="([^"]*callback[^"]*)"', text)
@@ -165,7 +169,8 @@ def stored(algorithm, state, params, num_steps):
     """What the rollout's loop of an update writes -> bytes per environment step: `words`, the
     packed transitions, and
     `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA
-    may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout."""
+    may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout.
+    """
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
     live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
     steps = algorithm.info.steps_per_update

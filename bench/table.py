@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import aligned
+from jaxtrade.text import align
 
 ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # not what was found
 STAMPED = ("device", "platform", "devices", "cores", "commit")
@@ -153,7 +153,7 @@ def text(result):
             long.append(f"  {place}: {said}")
         else:
             rows.append((place, said, " to ".join(shown(end, place) for end in ends)))
-    return "\n".join([*lines, *(f"  {row}" for row in aligned(rows, [0])), *long])
+    return "\n".join([*lines, *(f"  {row}" for row in align(rows, [0])), *long])
 
 
 def differences(old, new):
@@ -187,7 +187,7 @@ def comparison(old, new):
         over = f"{value / was:.3f}" if was else "-"
         told = "ranges overlap" if same else ""
         rows.append((place, shown(was, place), shown(value, place), over, told))
-    lines += [f"  {row}" for row in aligned(rows, [0, 4])]
+    lines += [f"  {row}" for row in align(rows, [0, 4])]
     for name, one, other in (("old", before, after), ("new", after, before)):
         alone = [place for place in one if place not in other]
         lines += [f"  only in {name}: {', '.join(alone)}"] if alone else []

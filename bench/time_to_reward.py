@@ -80,7 +80,8 @@ class Recent:
 
     def add(self, steps, reward, episodes=0, returns=0.0):
         """steps: environment steps taken. reward: their sum of rewards. episodes, returns: the
-        episodes that ended, and the sum of their returns."""
+        episodes that ended, and the sum of their returns.
+        """
         entry = (reward, steps) if self._goal.by == "step" else (returns, episodes)
         self._entries.append(entry)
         self._sum, self._count = self._sum + entry[0], self._count + entry[1]
@@ -125,7 +126,8 @@ REWARD = Summary(
 def ours(config, goal, seeds, budget, gymnax=""):
     """For `Worker`: the first repeat traces and compiles, from no cache; each later one trains the
     next seed until the target or the budget and gives `Recent.result`. gymnax: name of an
-    environment, empty for the market's."""
+    environment, empty for the market's.
+    """
     jax.config.update("jax_enable_compilation_cache", False)
     chosen, by = make_config(config), Goal(*goal)
     env, params = from_gymnax(gymnax) if gymnax else load_world(chosen)
@@ -205,6 +207,7 @@ def raced(sides, seeds):
 
 def run(options):
     """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many.
+
     `at_fastest`: the one of these with SB3's least median seconds, the bench's answer.
     """
     counts, seeds = (NUM_ENVS[-1:], SEEDS[:2]) if options.quick else (NUM_ENVS, SEEDS)

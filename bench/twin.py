@@ -35,7 +35,7 @@ import numpy as np
 import yaml
 from gymnasium.error import InvalidAction, ResetNeeded
 
-from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
+from jaxtrade.data.features.schema import NOW, FeatureScale, feature_spec, shape_of
 from jaxtrade.errors import ConfigError
 
 OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is switched off
@@ -169,11 +169,12 @@ def session_columns(config, params, rows):
 
 def windows(config, view, rows):
     """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features
-    then times; by the formula of `jaxtrade.data.device`."""
+    then times; by the formula of `jaxtrade.data.device`.
+    """
     past = rows[:, None] + np.arange(-config.window, 0)
     now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
     shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features]
-    shapes += [Shape()] * 3
+    shapes += [FeatureScale()] * 3
     level, per_atr, log_per_atr, log_per_volume = np.array(shapes, np.float64).T
     x = np.asarray(view.value, np.float64)[past]
     if view.level is not None:

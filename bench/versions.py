@@ -1,9 +1,9 @@
-"""This version against another checkout of jaxtrade (`--code DIR`): sides take turns, each in
+"""Measure this version against another checkout of jaxtrade (`--code DIR`): sides take turns, each in
 processes of its own.
 
 `env`: the environment alone. `small`, `large`, `default`: whole PPO updates, as in `ppo_train`;
 `default` is 64x64 with 256 environments x 128 steps. Each version computes with the number of
-threads that it chooses by itself: this one by `runs.compute`, versions before it with all cores.
+threads that it chooses by itself: this one by `runs.xla_settings`, versions before it with all cores.
 `quickstart`: the whole command `jaxtrade train quickstart`, with empty caches (`cold`) and with
 those that an earlier command has filled (`warm`).
 
@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs.compute import threads_of
+from jaxtrade.runs.xla_settings import threads_of
 
 from . import harness, setting
 from .harness import commit

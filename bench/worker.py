@@ -50,7 +50,8 @@ class LateError(WorkerError):
 
 class Child:
     """A process that answers each line on its stdin by a line of JSON: a `Reply`, and the ticks of
-    its sides (`idle`). name: for messages. variables: its environment."""
+    its sides (`idle`). name: for messages. variables: its environment.
+    """
 
     def __init__(self, name, words, variables):
         self.name = name
@@ -109,7 +110,9 @@ class Child:
 
 class Worker(Child):
     """`module.function(**arguments)` of this package in a child: a generator of repeats.
-    variables: put over this process's environment."""
+
+    variables: put over this process's environment.
+    """
 
     def __init__(self, module, function, arguments, threads=None, variables=None):
         own = os.environ | (variables or {})
@@ -182,7 +185,8 @@ def serve(argv):
 def peak_resident():
     """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in
     bytes. On Linux `ru_maxrss` begins with the peak of the process that started this one, so it is
-    asked last."""
+    asked last.
+    """
     if sys.platform == "win32":
         import psutil
 

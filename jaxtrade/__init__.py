@@ -65,7 +65,7 @@ class _Moved:
         """Let Python make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        def found(name: str) -> Any:
+        def look_up(name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
             warnings.warn(
@@ -75,7 +75,7 @@ class _Moved:
             )
             return __getattr__(name)
 
-        module.__dict__["__getattr__"] = found
+        module.__dict__["__getattr__"] = look_up
 
 
 sys.meta_path.append(_Moved())  # asked last, so only for modules that are not there

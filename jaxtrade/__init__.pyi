@@ -43,9 +43,9 @@ from jaxtrade.rl.algorithms import make_algorithm as make_algorithm
 from jaxtrade.rl.dqn import make_dqn as make_dqn
 from jaxtrade.rl.ppo import make_ppo as make_ppo
 from jaxtrade.rl.pqn import make_pqn as make_pqn
-from jaxtrade.runs.stored import StoredEvaluation as StoredEvaluation
-from jaxtrade.runs.stored import StoredRun as StoredRun
-from jaxtrade.runs.stored import open_run as open_run
+from jaxtrade.runs.stored_run import StoredEvaluation as StoredEvaluation
+from jaxtrade.runs.stored_run import StoredRun as StoredRun
+from jaxtrade.runs.stored_run import open_run as open_run
 from jaxtrade.runs.train import RunResult as RunResult
 from jaxtrade.runs.trainer import Trainer as Trainer
 from jaxtrade.runs.trainer import performance_info as performance_info

@@ -14,8 +14,9 @@ RESUMABLE = (["train"], ["curriculum"], ["walkforward"], ["ablate"], ["advise", 
 
 
 def main() -> int:
-    """Run the command line of this process -> exit code. After a Ctrl-C, this function does not
-    return.
+    """Run the command line of this process and return its exit code.
+
+    After a Ctrl-C, this function does not return.
     """
     words = sys.argv[1:]
     resumable = any(words[: len(each)] == each for each in RESUMABLE)

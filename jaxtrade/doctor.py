@@ -51,7 +51,10 @@ class Finding(NamedTuple):
 
 
 def _versions() -> dict[str, str]:
-    """Lower-case distribution name -> version. The first one of a name is the one imported."""
+    """Return the version of each distribution by its lower-case name.
+
+    The first one of a name is the one imported.
+    """
     found = [(each.metadata["Name"], each.version) for each in metadata.distributions()]
     return {
         name.lower().replace("_", "-"): version for name, version in found[::-1] if name and version
@@ -59,7 +62,7 @@ def _versions() -> dict[str, str]:
 
 
 def _sees_gpu() -> bool:
-    """Whether there is an NVIDIA GPU: a tool of its driver, or a device (the second is WSL2's)."""
+    """Return whether there is an NVIDIA GPU: a tool of its driver, or a device (that for WSL2)."""
     return any([shutil.which("nvidia-smi"), *map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))])
 
 
@@ -77,7 +80,7 @@ class Machine:
 
 
 def _cpu(host: Machine) -> Found:
-    """The CPUs that the process may use, and the variables that set a number of threads."""
+    """Check the CPUs that the process may use, and the variables that set a number of threads."""
     usable = min(float(host.cpus), host.quota or float(host.cpus))
     text = f"{host.cpus} usable, cgroup limit {'none' if host.quota is None else f'{host.quota:g}'}"
     for name in THREADS.split():
@@ -98,7 +101,7 @@ def _cpu(host: Machine) -> Found:
 
 
 def requirements() -> dict[str, Requirement]:
-    """What the installed package states that it needs, by name. jaxlib goes with jax."""
+    """Return what the installed package states that it needs, by name. jaxlib goes with jax."""
     try:
         stated = [Requirement(each) for each in metadata.requires("jaxtrade") or ()]
     except metadata.PackageNotFoundError:
@@ -119,7 +122,10 @@ def _packages(host: Machine) -> Found:
 
 
 def _gpu(host: Machine) -> Found:
-    """Without a plugin, JAX ignores the GPU silently. With one of another release, it crashes."""
+    """Check the GPU and the CUDA plugin.
+
+    Without a plugin, JAX ignores the GPU silently. With one of another release, it crashes.
+    """
     parts = {k: v for k, v in host.versions.items() if re.match(r"jax-cuda\d+-p", k)}
     wanted = f"'jax[cuda13]{getattr(requirements().get('jax'), 'specifier', '')}'"
     text = ", ".join(f"{name} {version}" for name, version in sorted(parts.items()))
@@ -138,14 +144,15 @@ def _gpu(host: Machine) -> Found:
 
 
 def try_folder(folder: Path) -> float:
-    """Do what a checkpoint does in a folder: lock, write, fsync, rename, remove -> seconds. Raises
-    OSError if a step fails, ImportError if the lock's module lacks a package.
+    """Lock, write, fsync, rename and remove as a checkpoint does in a folder. Return the seconds.
+
+    Raises OSError if a step fails, ImportError if the lock's module lacks a package.
     """
-    from jaxtrade.runs.rundir import locked
+    from jaxtrade.runs.rundir import lock_run
 
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".jaxtrade-doctor-", dir=folder) as name:
-        with locked(Path(name)), (Path(name) / "part").open("wb") as file:
+        with lock_run(Path(name)), (Path(name) / "part").open("wb") as file:
             file.write(bytes(1 << 20))
             file.flush()
             os.fsync(file.fileno())
@@ -154,7 +161,7 @@ def try_folder(folder: Path) -> float:
 
 
 def _run_folder(host: Machine) -> Found:
-    """Runs can be written, locked and synced, and there is space."""
+    """Check that runs can be written, locked and synced, and that there is space."""
     wanted = host.run_folder.absolute()
     folder = next(each for each in (wanted, *wanted.parents) if each.exists())
     fix = f"free 1 GiB, make {folder} writable for this user, or train with --run-dir elsewhere"
@@ -177,8 +184,8 @@ CHECKS: dict[str, Callable[[Machine], Found]] = {
 }
 
 
-def check(name: str, host: Machine) -> Finding:
-    """What a check finds."""
+def run_check(name: str, host: Machine) -> Finding:
+    """Run the check of this name."""
     found = CHECKS[name](host)
     return Finding(name, OK, found) if isinstance(found, str) else Finding(name, *found)
 
@@ -216,7 +223,7 @@ print(json.dumps({"jax": jax.__version__, "device": device.device_kind, "devices
 TOGETHER = """
 import jax, json, numpy as np
 from jax.experimental.multihost_utils import process_allgather
-from jaxtrade.runs.processes import Layout, join
+from jaxtrade.runs.distributed import ProcessGroup, join
 join(LAYOUT, timeout=SECONDS)
 each = [sum(d.process_index == i for d in jax.devices()) for i in range(jax.process_count())]
 assert len(set(each)) == 1, f"devices by process: {each}; give every process equally many"
@@ -259,7 +266,10 @@ LAYERS = (
 
 
 def crash_name(code: int) -> str | None:
-    """The signal or Windows status that ended a process, if one did. A shell reports 128 + signal."""
+    """Name the signal or Windows status that ended a process, if one did.
+
+    A shell reports 128 + signal.
+    """
     if code >= 0xC0000000:
         return f"Windows status {code:#x}"
     number = -code if code < 0 else code - 128
@@ -268,8 +278,9 @@ def crash_name(code: int) -> str | None:
 
 
 def run_layer(layer: Layer, timeout: float) -> Finding:
-    """Run a layer's program under this interpreter, with faulthandler on and this process's
-    `sys.path`. Ctrl-C, which reaches the main thread only, ends the child too.
+    """Run a layer's program under this interpreter with faulthandler and this process's `sys.path`.
+
+    Ctrl-C, which reaches the main thread only, ends the child too.
     """
     start, path = time.monotonic(), os.pathsep.join(filter(None, sys.path))
     pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -301,20 +312,23 @@ def run_layer(layer: Layer, timeout: float) -> Finding:
 
 
 def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, limit: float = 18) -> list[Finding]:
-    """Run all checks. The children share `limit` seconds. Two run at a time, and each may use the
-    seconds that are left, so a child that hangs does not block the others.
+    """Run all checks. The children share `limit` seconds.
+
+    Two run at a time, and each may use the seconds that are left, so a child that hangs does not
+    block the others.
     """
     end = time.monotonic() + limit
     gpu = any(re.match(r"jax-cuda\d+-plugin", name) for name in host.versions)
     wanted = [each for each in layers if gpu or each.name != "jax-gpu"]
     with ThreadPoolExecutor(max_workers=2) as pool:
         children = pool.map(lambda each: run_layer(each, max(0.5, end - time.monotonic())), wanted)
-        return [*(check(name, host) for name in CHECKS), *children]
+        return [*(run_check(name, host) for name in CHECKS), *children]
 
 
-def meet(layout: object, seconds: int) -> list[Finding]:
-    """Join the processes of a `runs.processes.Layout`, and let them tell each other their devices.
-    They wait `seconds` for each other; loading JAX and telling may take a minute more.
+def check_process_group(layout: object, seconds: int) -> list[Finding]:
+    """Join the processes of a `runs.distributed.ProcessGroup`, and let them exchange their devices.
+
+    They wait `seconds` for each other; loading JAX and the exchange may take a minute more.
     """
     program = TOGETHER.replace("LAYOUT", repr(layout)).replace("SECONDS", str(seconds))
     fix = "start all processes with the same number and coordinator (docs/distributed.md)"
@@ -323,7 +337,7 @@ def meet(layout: object, seconds: int) -> list[Finding]:
 
 
 def report(findings: Sequence[Finding], as_json: bool) -> int:
-    """Print findings as lines or as JSON. Returns 1 if a check failed, else 0."""
+    """Print findings as lines or as JSON. Return 1 if a check failed, else 0."""
     verdicts = [each.verdict for each in findings]
     code = int(FAIL in verdicts)
     if as_json:
@@ -338,7 +352,7 @@ def report(findings: Sequence[Finding], as_json: bool) -> int:
 
 
 def examine(run_folder: str, as_json: bool) -> int:
-    """Examine this machine and print the findings. Returns 0, or 1 if a check failed."""
+    """Examine this machine and print the findings. Return 1 if a check failed, else 0."""
     return report(diagnose(Machine(Path(run_folder).expanduser())), as_json)
 
 

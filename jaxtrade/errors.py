@@ -25,8 +25,8 @@ class ConfigError(JaxtradeError):
 class ConfigFaultsError(ConfigError):
     """Several faults of one configuration, one line each.
 
-    faults: (where, what) of each; `where` may be empty. rest: the nested values that have no fault
-        of their own.
+    faults: (where, what) of each; `where` may be empty.
+    rest: the nested values that have no fault of their own.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class OutOfMemoryError(JaxtradeError):
 
 class PreemptedError(JaxtradeError):
     """SIGTERM: the run stopped at a chunk border, saved, and can be resumed. A command with nothing
-    to save ends with this code too, at once (`interrupt`)."""
+    to save ends with this code too, at once (`interrupt`).
+    """
 
     exit_code = 75
 
@@ -99,7 +100,10 @@ class ProcessLostError(JaxtradeError):
 
 
 class StoppedTogetherError(JaxtradeError):
-    """Process 0 has stopped a run of several processes. exit_code: that of its own error."""
+    """Process 0 has stopped a run of several processes.
+
+    exit_code: that of its own error.
+    """
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

@@ -51,12 +51,15 @@ _LAST_S = 0.3  # the time that the main thread has to finish once it has begun t
 class _State:
     """The state of this process. It is global, because signals are.
 
-    received: a Ctrl-C came. handled: its handler has run. abandoned: a
-        thread or a hook of another library may hang at the end. terminated: SIGTERM ends this process.
-        hints: what to add to
-    the line that is printed, the outermost first. kept: the hint of a block that was left after the
-    Ctrl-C. tasks: what to do before the process ends. restore: what to do before the line is
-    printed. ending: held by the thread that prints the line and ends the process.
+    received: a Ctrl-C came.
+    handled: its handler has run.
+    abandoned: a thread or a hook of another library may hang at the end.
+    terminated: SIGTERM ends this process.
+    hints: what to add to the line that is printed, the outermost first.
+    kept: the hint of a block that was left after the Ctrl-C.
+    tasks: what to do before the process ends.
+    restore: what to do before the line is printed.
+    ending: held by the thread that prints the line and ends the process.
     """
 
     def __init__(self) -> None:
@@ -77,13 +80,14 @@ _STATE = _State()
 def run(
     work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False
 ) -> int:
-    """Run a command as the whole of this process -> its exit code. After a Ctrl-C, or an
-    `abandon`, this function does not return.
+    """Run a command as the whole of this process and return its exit code.
 
-    work: prints the line of a KeyboardInterrupt itself (`say`), if it can. grace_s: see `GRACE_S`.
-        quiet: print nothing
-    about a Ctrl-C, because the process that started this one does. resumable: SIGTERM ends it with
-    `TERM_CODE`.
+    After a Ctrl-C, or an `abandon`, this function does not return.
+
+    work: prints the line of a KeyboardInterrupt itself (`say`), if it can.
+    grace_s: see `GRACE_S`.
+    quiet: print nothing about a Ctrl-C, because the process that started this one does.
+    resumable: SIGTERM ends it with `TERM_CODE`.
     """
     install(grace_s, quiet, resumable)
     try:
@@ -91,7 +95,7 @@ def run(
     except KeyboardInterrupt:
         say(line())
         code = EXIT_CODE
-    if received():
+    if was_received():
         if not _STATE.ending.locked():  # the command has ended by itself meanwhile
             say(line())
         _leave()
@@ -108,18 +112,20 @@ def run(
 
 
 def abandon() -> None:
-    """Let `run` end the process by `os._exit`, because something that was given up may hang at
-    Python's own end.
+    """Let `run` end the process by `os._exit`.
+
+    Something that was given up may hang at Python's own end.
     """
     _STATE.abandoned = True
 
 
 def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = False) -> None:
-    """Watch for Ctrl-C from now on, and for SIGTERM if the command is `resumable`. Does nothing
-    outside the main thread, or for a signal that has another handler already.
+    """Watch for Ctrl-C from now on, and for SIGTERM if the command is `resumable`.
 
-    A shell makes the commands that it starts in the background ignore SIGINT; that is left as it
-    is.
+    Does nothing outside the main thread, or for a signal that has another handler already.
+
+    A shell makes the commands that it starts in the background ignore SIGINT; that is left as
+    it is.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -142,32 +148,34 @@ def install(grace_s: float = GRACE_S, quiet: bool = False, resumable: bool = Fal
 
 
 def release() -> None:
-    """Stop watching for signals in this process: the caller sets handlers of its own, and ends in
-    its own time.
+    """Stop watching for signals in this process.
+
+    The caller sets handlers of its own, and ends in its own time.
     """
     if _STATE.installed or signal.getsignal(signal.SIGTERM) is _terminate:
         signal.set_wakeup_fd(-1)
         _STATE.installed = _STATE.resumable = False
 
 
-def installed() -> bool:
-    """Whether this process is a command that ends by itself after a Ctrl-C."""
+def is_installed() -> bool:
+    """Return whether this process is a command that ends by itself after a Ctrl-C."""
     return _STATE.installed
 
 
 def ends(received: signal.Signals) -> bool:
-    """Whether this process is a command that a Ctrl-C, or a SIGTERM, ends by itself."""
+    """Return whether this process is a command that a Ctrl-C, or a SIGTERM, ends by itself."""
     return _STATE.installed if received == signal.SIGINT else _STATE.resumable
 
 
-def received() -> bool:
-    """Whether a Ctrl-C came in this process. Always False where `install` was not called."""
+def was_received() -> bool:
+    """Return whether a Ctrl-C came in this process. Always False where `install` was not called."""
     return _STATE.received
 
 
-def first() -> bool:
-    """For handlers of SIGINT: whether this is the first call in this process. Always True without
-    `install`.
+def is_first_interrupt() -> bool:
+    """Return whether this is the first call in this process, for handlers of SIGINT.
+
+    Always True without `install`.
     """
     if not _STATE.installed:
         return True
@@ -182,15 +190,16 @@ def at_end(task: Callable[[], object]) -> None:
 
 
 def before_line(task: Callable[[], object]) -> None:
-    """Call `task` before the line is printed: it leaves the terminal usable. It may run in any
-    thread.
+    """Call `task` before the line is printed, to leave the terminal usable.
+
+    It may run in any thread.
     """
     _STATE.restore = task
 
 
 @contextmanager
 def cleanup(task: Callable[[], object]) -> Iterator[None]:
-    """`at_end` for as long as this block lasts."""
+    """Register `task` with `at_end` for as long as this block lasts."""
     _STATE.tasks.append(task)
     try:
         yield
@@ -200,25 +209,27 @@ def cleanup(task: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def hint(text: Callable[[], str]) -> Iterator[None]:
-    """Inside this block, the line that Ctrl-C prints ends with `text()`, for example how to
-    continue; so does the error of a run that a signal has stopped (`hinted`).
+    """End the line that Ctrl-C prints with `text()` inside this block, for example how to continue.
 
-    An empty text adds nothing. Of several blocks, the outermost counts. `text` may run in any
-    thread.
+    The error of a run that a signal has stopped ends with it too (`read_hint`).
+
+    An empty text adds nothing. Of several blocks, the outermost counts. `text` may run in
+    any thread.
     """
     _STATE.hints.append(text)
     try:
         yield
     finally:
-        if received() or isinstance(sys.exception(), KeyboardInterrupt):
+        if was_received() or isinstance(sys.exception(), KeyboardInterrupt):
             _STATE.kept = text() or _STATE.kept
         _STATE.hints.remove(text)
 
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Ctrl-C waits for the end of this block. In a command that is started inside it, Ctrl-C waits
-    for `install`.
+    """Delay Ctrl-C to the end of this block.
+
+    In a command that is started inside it, Ctrl-C waits for `install`.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -232,8 +243,7 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def child(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """Kill a process, with all that it has started, at the end of this block and when Ctrl-C ends
-    this process.
+    """Kill a process and what it started at the end of this block and if Ctrl-C ends this process.
 
     Start it with `start_new_session=True`: the terminal then sends Ctrl-C to this process alone.
     """
@@ -255,14 +265,14 @@ def kill(process: subprocess.Popen[Any]) -> None:
             process.kill()
 
 
-def hinted() -> str:
-    """What the outermost `hint` says that says anything; empty if none does."""
+def read_hint() -> str:
+    """Return the text of the outermost `hint` that is not empty; empty if none is."""
     return next((said for text in _STATE.hints if (said := text())), "")
 
 
 def line() -> str:
-    """The line that Ctrl-C prints."""
-    said = hinted() or _STATE.kept
+    """Return the line that Ctrl-C prints."""
+    said = read_hint() or _STATE.kept
     _STATE.kept = ""
     if _STATE.terminated:
         return f"stopped by SIGTERM; {said or 'nothing was saved yet'}"
@@ -270,8 +280,9 @@ def line() -> str:
 
 
 def say(text: str) -> None:
-    """Print the one line about an interruption. If another thread has begun to end the process,
-    wait for the end.
+    """Print the one line about an interruption.
+
+    If another thread has begun to end the process, wait for the end.
     """
     if not _STATE.installed:
         print(text, file=sys.stderr)
@@ -288,11 +299,12 @@ def _note() -> None:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """The handler outside of training. It raises once: a second exception would stop the cleaning
-    up of the first.
+    """Handle SIGINT outside of training.
+
+    It raises once: a second exception would stop the cleaning up of the first.
     """
     del number
-    if not first():
+    if not is_first_interrupt():
         return
     if _importing(frame):
         _end()
@@ -300,19 +312,20 @@ def _handle(number: int, frame: FrameType | None) -> None:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """The handler of SIGTERM outside of training: the thread ends the process, even while the main
-    thread computes.
+    """Handle SIGTERM outside of training.
+
+    The thread ends the process, even while the main thread computes.
     """
 
 
 def _stops_at_once() -> bool:
-    """Whether SIGTERM ends this process now: no other handler has something to save."""
+    """Return whether SIGTERM ends this process now: no other handler has something to save."""
     handler = signal.getsignal(signal.SIGTERM)
     return handler is _terminate or bool(getattr(handler, "idle", False))
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported in this frame or in one that called it."""
+    """Return whether a module is being imported in this frame or in one that called it."""
     while frame:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -342,8 +355,9 @@ def _watch(reader: int) -> None:
 
 
 def _end() -> None:
-    """End the process now. If the main thread is about to leave (and this is another), wait a
-    moment for it.
+    """End the process now.
+
+    If the main thread is about to leave (and this is another), wait for it briefly.
     """
     with ExitStack() as stack:
         stack.callback(_leave)
@@ -367,8 +381,9 @@ def _flush() -> None:
 
 
 def _write(text: str) -> None:
-    """Write the last line to stderr, past Python's buffers: the thread that holds their lock may
-    never go on.
+    """Write the last line to stderr, past Python's buffers.
+
+    The thread that holds their lock may never go on.
     """
     _STATE.restore()
     if _STATE.quiet:
@@ -378,10 +393,9 @@ def _write(text: str) -> None:
 
 
 def write_last(text: str, stderr: int) -> None:
-    """Write a line to a copy of stderr, as the last one: what any thread writes to stderr itself
-    after it is lost.
+    """Write a line to a copy of stderr, as the last one. Raises OSError.
 
-    Raises OSError.
+    What any thread writes to stderr itself after it is lost.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.write(stderr, f"{text}\n".encode())

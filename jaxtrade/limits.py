@@ -28,12 +28,12 @@ class MachineLimits:
 
 
 def usable_cpus() -> int:
-    """CPUs of the affinity mask if the system has one (Linux), else all."""
+    """Count the CPUs of the affinity mask if the system has one (Linux), else all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_text(path: str) -> str | None:
-    """The text of a file, or None if it cannot be read."""
+    """Read the text of a file. None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -71,7 +71,7 @@ def _of_linux(name: str, read: Read) -> int | None:
 
 
 def total_memory(system: str, read: Read = read_text) -> int | None:
-    """Physical memory in bytes; None if it is unknown."""
+    """Return the physical memory in bytes; None if it is unknown."""
     if system == "Windows":
         return _of_windows("total")
     if (known := _of_linux("MemTotal:", read)) is not None:
@@ -83,7 +83,7 @@ def total_memory(system: str, read: Read = read_text) -> int | None:
 
 
 def _folders(path: str) -> list[str]:
-    """The folders of a control group and of its parents, since each of them may set a limit.
+    """List the folders of a control group and of its parents, since each of them may set a limit.
 
     The last one is '', the root. Inside a container, the root is the container's own group.
     """
@@ -92,7 +92,7 @@ def _folders(path: str) -> list[str]:
 
 
 def cgroup_limits(read: Read = read_text) -> MachineLimits:
-    """The tightest limits among the control groups (version 2 or 1) that contain this process."""
+    """Find the tightest limits among the control groups (version 2 or 1) of this process."""
     groups = {}
     for line in (read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -136,19 +136,20 @@ def cgroup_limits(read: Read = read_text) -> MachineLimits:
 
 
 def usable_memory(system: str, read: Read = read_text) -> int | None:
-    """Bytes that this process may use: physical memory, or less if a control group says so. None if
-    unknown.
+    """Return the bytes that this process may use; None if unknown.
+
+    This is the physical memory, or less if a control group says so.
     """
     known = total_memory(system, read), cgroup_limits(read).memory
     return min((each for each in known if each is not None), default=None)
 
 
 def available_memory(system: str, read: Read = read_text) -> int | None:
-    """Bytes that are free for this process now: what the kernel calls available, or less if a
-    control group says so.
+    """Return the bytes that are free for this process now; None if unknown.
 
-    Where the system does not tell, all memory that the process may use. None if that is unknown
-    too.
+    This is what the kernel calls available, or less if a control group says so.
+
+    Where the system does not report it, this is all memory that the process may use.
     """
     if system == "Windows":
         return _of_windows("available")
@@ -161,8 +162,9 @@ def available_memory(system: str, read: Read = read_text) -> int | None:
 
 
 def _cgroup_used(read: Read) -> int | None:
-    """Bytes in use in this process's control group (the root of a container), without pages that
-    can be dropped.
+    """Return the bytes in use in this process's control group (the root of a container).
+
+    Pages that can be dropped do not count.
     """
     for folder, name in (
         ("/sys/fs/cgroup", "memory.current"),

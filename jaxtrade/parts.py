@@ -13,7 +13,7 @@ from jaxtrade.registry import Registry
 
 # The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.LearnerKind`,
 # `networks.heads.Network` and `networks.heads.ActionValues` (what makes one),
-# `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`,
+# `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`, `evaluation.results_table.Section`,
 # `env.rewards.Term`, `env.sampler.Sampler`.
 TASKS: Registry[Any] = Registry(
     "task",
@@ -66,7 +66,7 @@ Q_NETWORKS: Registry[Any] = Registry(
     },
 )
 # Users' own alone: the built-in features are declared in `data.features.schema`, the built-in
-# advisors in `advisor.host.registry`, the built-in sections in `evaluation.report`.
+# advisors in `advisor.host.registry`, the built-in sections in `evaluation.results_table`.
 FEATURES: Registry[Any] = Registry("feature", {})
 ADVISORS: Registry[Any] = Registry("advisor", {})
 REPORT_SECTIONS: Registry[Any] = Registry("report section", {})

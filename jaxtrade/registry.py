@@ -21,9 +21,9 @@ PartT = TypeVar("PartT")
 
 
 def import_parts(modules: Iterable[str]) -> None:
-    """Import the modules in which users register their parts; the current folder is searched first.
+    """Import the modules in which users register their parts. The current folder is searched first.
 
-    Raises ConfigError for a name that is none, and for a module that does not exist. What a module
+    Raises ConfigError for an invalid name, and for a module that does not exist. What a module
     itself raises is not caught.
     """
     for name in modules:
@@ -49,10 +49,9 @@ class Registry(Generic[PartT]):
     """Names -> parts of one kind, in the order in which they were added."""
 
     def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
-        """
-        Args:
-            kind: what the parts are, in error messages ("task").
-            built_in: name -> `module:attribute`.
+        """Args:
+        kind: what the parts are, in error messages ("task").
+        built_in: name -> `module:attribute`.
         """
         self.kind = kind
         self._built_in = dict(built_in)
@@ -67,7 +66,7 @@ class Registry(Generic[PartT]):
         return name in self._built_in or name in self._added
 
     def register(self, name: str, part: PartT) -> PartT:
-        """Add a part and return it. Raises ConfigError where the name is taken by another part."""
+        """Add a part and return it. Raises ConfigError where another part has the name."""
         if name in self._built_in or self._added.get(name, part) is not part:
             raise ConfigError(
                 f"{self.kind} '{name}' exists already; register yours under another name"
@@ -76,8 +75,9 @@ class Registry(Generic[PartT]):
         return part
 
     def check(self, name: str) -> str:
-        """`name` itself. Raises ConfigError, with the known names and a suggestion, where no part
-        has it.
+        """Return `name`.
+
+        Raises ConfigError, with the known names and a suggestion, where no part has it.
         """
         if name in self:
             return name
@@ -88,7 +88,7 @@ class Registry(Generic[PartT]):
         )
 
     def __getitem__(self, name: str) -> PartT:
-        """The part. Raises ConfigError as `check`."""
+        """Return the part. Raises ConfigError as `check`."""
         if self.check(name) in self._added:
             return self._added[name]
         module, _, attribute = self._built_in[name].partition(":")

@@ -12,15 +12,15 @@ NOTE, WARNING = "note: ", "WARNING: "
 FORECAST = "compiling takes "  # how the line begins that says how long it will
 _NUMBER = re.compile(r"\d[\d.,:-]*")
 
-Tell = Callable[[str], None]  # receives one line of text, without its end
+Log = Callable[[str], None]  # receives one line of text, without its end
 
 
-def quiet(line: str) -> None:
-    """A `Tell` that shows nothing."""
+def discard_line(line: str) -> None:
+    """Log nothing: a `Log` that drops each line."""
 
 
 def year_runs(years: Sequence[int]) -> str:
-    """Increasing years in short: "2008..2010, 2013"."""
+    """Format increasing years in short: "2008..2010, 2013"."""
     runs: list[list[int]] = []
     for year in years:
         if runs and year == runs[-1][-1] + 1:
@@ -31,8 +31,11 @@ def year_runs(years: Sequence[int]) -> str:
 
 
 def printable(text: str) -> str:
-    """Text for a terminal, of what others may have written (a folder's name, a status file): control characters, with
-    which it could move the cursor or retitle the window, stand as `\\x1b`. Ends of lines and tabs stay."""
+    r"""Escape control characters in text for a terminal, which others may have written.
+
+    In a folder's name or a status file they could move the cursor or retitle the window, so they
+    stand as `\x1b`. Ends of lines and tabs stay.
+    """
     return "".join(
         char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
         for char in text
@@ -40,17 +43,19 @@ def printable(text: str) -> str:
 
 
 def show(text: str) -> None:
-    """Print text of a command's result on stdout. Names of files and folders in it may hold control
-    characters.
+    """Print text of a command's result on stdout, by `printable`.
+
+    Names of files and folders in it may hold control characters.
     """
     print(printable(text), flush=True)
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Rows of cells as lines, two spaces between the columns.
+def align(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Format rows of cells as lines, two spaces between the columns.
 
-    left: indices of the columns that are words, aligned to the left; all others are figures,
+    left: indices of the columns that are words, aligned to the left; all others are numbers,
         aligned to the right.
+
     A row with fewer cells than the longest one is a heading or a remark: its cells after the first
     stand as they are, and widen no column.
     """
@@ -70,8 +75,8 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     return [line(row) for row in rows]
 
 
-def ruled(lines: Sequence[str]) -> list[str]:
-    """The lines with a rule as long as the longest one under the first."""
+def underline(lines: Sequence[str]) -> list[str]:
+    """Draw a rule under the first of the lines, as long as the longest one."""
     return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
 
 
@@ -79,8 +84,9 @@ REPR_LIMIT = 300  # characters
 
 
 def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
-    """`Name(fact, fact, ...)` for a `__repr__`, in at most `limit` characters. Facts that do not
-    fit are counted.
+    """Format `Name(fact, fact, ...)` for a `__repr__`, in at most `limit` characters.
+
+    Facts that do not fit are counted.
     """
     shown = list(facts)
     while True:
@@ -92,14 +98,17 @@ def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Lines of a name and what belongs to it, with two spaces between them, as a mapping."""
+    """Parse lines of a name and a text, two spaces between them, into a mapping."""
     lines = (line.strip().partition("  ") for line in text.strip().splitlines())
     return {name: said.strip() for name, _, said in lines}
 
 
 def did_you_mean(word: str, known: Iterable[str], mark: str = "'") -> str:
-    """The end of a message about an unknown word: the known one that it resembles, or nothing.
-    Capital letters count as small ones. mark: of quotation.
+    """Suggest the known word that an unknown one resembles, as the end of a message, or nothing.
+
+    Capital letters count as small ones.
+
+    mark: of quotation.
     """
     small = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), small, n=1)
@@ -107,7 +116,7 @@ def did_you_mean(word: str, known: Iterable[str], mark: str = "'") -> str:
 
 
 def several(count: int, noun: str) -> str:
-    """A count with its noun: `1 trade`, `2,000 trades`."""
+    """Format a count with its noun: `1 trade`, `2,000 trades`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -128,21 +137,24 @@ def join_reasons(reasons: Mapping[str, str]) -> str:
 
 
 def json_text(document: Any) -> str:
-    """A document as JSON for people: indented, without NaN, without an end of line."""
+    """Format a document as JSON for people: indented, without NaN, without an end of line."""
     return json.dumps(document, indent=2, allow_nan=False)
 
 
 def note_line(note: str) -> str:
-    """A note of a market as a line of a run: `note: EURUSD: ...`; one that warns as `warning:
-    EURUSD: ...`, which a quiet console shows too."""
+    """Format a note of a market as a line of a run: `note: EURUSD: ...`.
+
+    One that warns becomes `warning: EURUSD: ...`, which a quiet console shows too.
+    """
     return f"warning: {note.replace(WARNING, '', 1)}" if WARNING in note else f"{NOTE}{note}"
 
 
 def in_short(lines: Sequence[str], where: str) -> list[str]:
-    """The lines, with one line for all notes that differ in nothing but their numbers: the first of
-    them, and how many there are. where: the file that has all of them.
+    """Replace notes that differ in nothing but their numbers by one line: the first, and how many.
 
     Lines that do not begin with `note: ` stay as they are.
+
+    where: the file that has all of them.
     """
     kinds: dict[str, list[str]] = {}
     for number, line in enumerate(lines):

@@ -1,9 +1,9 @@
 """Shared pytrees and Protocols.
 
 Shapes: T bars on the flat time axis, N sessions, C feature columns, S symbols held (1 for every
-    task so far),
-A actions, D observation slots, K reward terms. Prices are int32 ticks; money is int32 mills
-($0.001) relative to the account's start balance.
+task so far), A actions, D observation slots, K reward terms.
+
+Prices are int32 ticks; money is int32 mills ($0.001) relative to the account's start balance.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class IntrabarPath(struct.PyTreeNode):
         a fall: the running high before the second in which the low occurs, the running high
         including that second, and the low.
     ambiguous: bool[T, 2] True without second bars, where they do not rebuild the bar, and with more than K falls:
-        `stop_first` resolves such a bar."""
+        `stop_first` resolves such a bar.
+    """
 
     falls: Array
     ambiguous: Array
@@ -62,7 +63,8 @@ class TickValue(struct.PyTreeNode):
 
     times, over: int32[T] > 0. One tick is worth times / over mills (at least 1), at the exchange
         rate that is known at the bar's open. Every fill and mark of the bar is converted at this
-        rate and rounded once, half to even."""
+        rate and rounded once, half to even.
+    """
 
     times: Array
     over: Array
@@ -86,7 +88,7 @@ class MarketView(struct.PyTreeNode):
     value: float32[T, F + 3] one column per feature, then three time columns.
     level: float32[T, F + 3] whole ticks that prices are relative to. None (static) if no column
         needs them.
-    now: float32[T, 4] figures of the current bar, which scale its observation window.
+    now: float32[T, 4] numbers of the current bar, which scale its observation window.
     scaling, features: the configuration that the view was built for (static).
     context: float32[T, 28] observation slots about the bar itself. None (static) for tasks that do
         not show them.
@@ -153,13 +155,14 @@ class JointMarket(struct.PyTreeNode):
         the later one.
     ask: the ask side, [T, S]. None (static) if all symbols are one-sided; among others a one-sided
         one has ask = bid.
-    rows: int32[T, S] each symbol's own bar, in its view. tr_sum: int32[T] -1 until every symbol has
-        14 true ranges.
-    bars_to_flat: int32[T] the least of all symbols. sessions: rows of the shared bars. views: one
-        per symbol.
-    tick_value: [T, S]. None (static) if all profits arise in dollars. fingerprint: uint32[8].
-        symbol: None (static): no
-    bar belongs to one symbol, as those of a `MarketData` may.
+    rows: int32[T, S] each symbol's own bar, in its view.
+    tr_sum: int32[T] -1 until every symbol has 14 true ranges.
+    bars_to_flat: int32[T] the least of all symbols.
+    sessions: rows of the shared bars.
+    views: one per symbol.
+    tick_value: [T, S]. None (static) if all profits arise in dollars.
+    fingerprint: uint32[8].
+    symbol: None (static): no bar belongs to one symbol, as those of a `MarketData` may.
     """
 
     open: Array
@@ -211,7 +214,8 @@ class Outcome(struct.PyTreeNode, Generic[RefT]):
     """Result of one environment step, besides the next state and reference.
 
     final_ref: reference before an auto-reset. Equal to the next reference if the episode goes on.
-    reward: float32[]. info: pytree of the environment (`StepInfo` for the trading environment).
+    reward: float32[].
+    info: pytree of the environment (`StepInfo` for the trading environment).
     terminated, truncated: bool[]. They stay separate because only `terminated` zeroes the
         bootstrapped value.
     """
@@ -226,8 +230,9 @@ class Outcome(struct.PyTreeNode, Generic[RefT]):
 class Env(Protocol):
     """The interface of an environment. Its functions are pure, and `params` is traced.
 
-    reset(key, params) -> (state, ref). step: one step with auto-reset -> (state, ref, outcome).
-    observe -> float32[D]; acting and learning must get the same bits for the same reference.
+    reset(key, params) -> (state, ref).
+    step: one step with auto-reset -> (state, ref, outcome).
+    observe -> float32[D]; acting and learning must be bit-identical for the same reference.
     action_mask -> bool[A], at least one True.
     """
 
@@ -278,10 +283,12 @@ class Summary(NamedTuple):
 
     start(params) -> zeros of one environment, a tree of scalars and small arrays.
     collect(transitions of one step [N, ...]) -> the numbers to add in this step, the same tree with
-    a leading axis N. figures(sums over all steps and environments, number of environment steps) ->
-    metrics by name. keep(transitions of one step [N, ...]) -> what stays of `info`, a tree of [N].
-    None: nothing stays. close(transitions [T, N, ...] with that `info`, params,
-    `networks.reductions.Reduce`) -> further metrics by name.
+        a leading axis N.
+    figures(sums over all steps and environments, number of environment steps) -> metrics by name.
+    keep(transitions of one step [N, ...]) -> what stays of `info`, a tree of [N]. None: nothing
+        stays.
+    close(transitions [T, N, ...] with that `info`, params, `networks.reductions.Reduce`) -> further
+        metrics by name.
     """
 
     start: Callable[[PyTree], PyTree]
@@ -303,12 +310,14 @@ class LoopState(Protocol):
     """The part of a learner's state that the training loop reads. The state is a flax `PyTreeNode`
     (it has `replace`).
 
-    update: int32[] updates done. total_updates: int32[] length of the run in updates. key: typed
-        random key; a rollback
-    changes it. rollbacks: int32[] number of times that the run went back to a checkpoint. hparams:
-    `PyTreeNode` of tunable floats, each float32[], or None. With several agents every array has a
-    leading axis of agents. The state of a learner that accepts advice also has a field `advice`,
-    which `init` sets to None.
+    update: int32[] updates done.
+    total_updates: int32[] length of the run in updates.
+    key: typed random key; a rollback changes it.
+    rollbacks: int32[] number of times that the run went back to a checkpoint.
+    hparams: `PyTreeNode` of tunable floats, each float32[], or None.
+
+    With several agents every array has a leading axis of agents. The state of a learner that
+    accepts advice also has a field `advice`, which `init` sets to None.
     """
 
     @property
@@ -332,8 +341,10 @@ class LoopState(Protocol):
 class HealthCheck(NamedTuple):
     """A check that a run learns at all, computed from the metrics of its updates.
 
-    name: key of its result. label: description for reports. measure(rows) -> value. passed(value)
-        -> True if healthy.
+    name: key of its result.
+    label: description for reports.
+    measure(rows) -> value.
+    passed(value) -> True if healthy.
     worst: selects the value to report from those of several agents.
     """
 
@@ -366,8 +377,9 @@ class Column(NamedTuple):
 
 
 class Remedies(NamedTuple):
-    """Advice on the learner's own settings for the loop's warnings ("raise ppo.ent_coef"); "" for
-    none.
+    """Advice on the learner's own settings for the loop's warnings ("raise ppo.ent_coef").
+
+    It is "" for none.
     """
 
     no_trades: str = ""
@@ -378,8 +390,8 @@ class Remedies(NamedTuple):
 class LearnerInfo(NamedTuple):
     """What the training loop has to know about a learner, and what it says about it.
 
-    steps_per_update: environment steps of one agent per update. together: agents of a population
-        that are computed side by side; None: all.
+    steps_per_update: environment steps of one agent per update.
+    together: agents of a population that are computed side by side; None: all.
     health, warnings, progress, remedies: the learner's additions to the loop's checks, warnings,
         console columns and messages.
     step_sizes, exploration: names of the hparams that a plateau lowers and raises

@@ -5,8 +5,8 @@ import shutil
 import jax
 import numpy as np
 
-from jaxtrade.runs.beginning import load_source
 from jaxtrade.runs.evaluate import open_run
+from jaxtrade.runs.initial_state import load_source
 from jaxtrade.storage import checkpoint
 
 

@@ -20,7 +20,7 @@ ROOMS = {
     "registry": (0, 2, "parts by name"),
     "parts": (0, 3, "the built-in parts"),
     "text": (0, 4, "lines, tables"),
-    "notation": (0, 7, "figures as text"),
+    "formatting": (0, 7, "figures as text"),
     "limits": (0, 8, "memory and CPUs"),
     "version": (0, 5, "the version"),
     "interrupt": (0, 6, "Ctrl-C"),

@@ -10,11 +10,11 @@ import pytest
 from jaxtrade import cli
 from jaxtrade.advisor.compose import CACHE, JOURNAL
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.cli.inspection import Row, log, total_line, totals
+from jaxtrade.cli.inspection import Row, format_journal, total_line, totals
 from jaxtrade.runs import advice_evaluation, rundir
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.evaluate import open_run as open_setup
-from jaxtrade.runs.stored import open_run
+from jaxtrade.runs.stored_run import open_run
 from tests.advisor.servers import GOOD, FaultServer, says
 from tests.advisor.test_models import offers
 from tests.messages import missing, refused
@@ -53,7 +53,7 @@ def test_every_answer_has_a_line(ran):
     """As many rows as the journal holds, in its order, and as many scored as the run has
     counted.
     """
-    document = json.loads(log(ran.path, None, None, as_json=True))
+    document = json.loads(format_journal(ran.path, None, None, as_json=True))
     rows, counted = document["rows"], document["totals"]
     deltas = read_journal(ran.path / JOURNAL).deltas
     places = [(delta.update, bar) for delta in deltas for bar in delta.bars]
@@ -73,7 +73,9 @@ def test_the_text_is_narrow_and_changes_no_terminal(ran, capsys):
     assert lines[0].split() == ["close", "bar", "update", "advice", "conf", "followed", "reason"]
     assert all("trend  [2Jup" in line and line.startswith("2013-10-") for line in lines[1:-1])
     assert all(line.isprintable() and len(line) <= 110 for line in lines[:-1])
-    assert lines[-1] == total_line(json.loads(log(ran.path, None, None, as_json=True))["totals"])
+    assert lines[-1] == total_line(
+        json.loads(format_journal(ran.path, None, None, as_json=True))["totals"]
+    )
 
 
 def test_without_the_cache_there_are_no_reasons(ran, tmp_path, capsys):
@@ -83,7 +85,7 @@ def test_without_the_cache_there_are_no_reasons(ran, tmp_path, capsys):
     for content in (None, b"no database, but long enough to be taken for one" * 9):
         if content:
             (path / CACHE).write_bytes(content)
-        rows = json.loads(log(path, None, None, as_json=True))["rows"]
+        rows = json.loads(format_journal(path, None, None, as_json=True))["rows"]
         assert {row["reason"] for row in rows} == {""}
     assert str(path / CACHE) in capsys.readouterr().err
 
@@ -109,7 +111,7 @@ def test_folders_without_a_journal_say_where_their_advice_is(tmp_path, ran):
     shutil.copytree(ran.path, path)
     (path / JOURNAL).unlink()
     with refused("no advice.jsonl "):
-        log(path, None, None, as_json=False)
+        format_journal(path, None, None, as_json=False)
     assert cli.main(["advise", "log", str(tmp_path)]) == 2
     assert cli.main(["advise", "log", str(ran.path), "--last", "0"]) == 2
 

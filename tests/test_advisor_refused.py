@@ -10,14 +10,14 @@ import pytest
 from jaxtrade import cli
 from jaxtrade.advisor.compose import table_reads_future
 from jaxtrade.advisor.host.registry import reads_future
-from jaxtrade.advisor.questions import followed_of, only
+from jaxtrade.advisor.questions import followed_of, mask_to_sessions
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import greedy, sampled
+from jaxtrade.evaluation.baselines import greedy, make_sampling_agent
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.rl.listening import Trust
+from jaxtrade.rl.advice import Trust
 from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from tests.test_advisor_run import (
     CANARY,
@@ -104,7 +104,7 @@ def test_trust_and_advice_look_at_nothing_later():
                     "strategy",
                     jax.random.key(1),
                 )
-                for make in (greedy, sampled)
+                for make in (greedy, make_sampling_agent)
             ]
         )
     for one, two in zip(*records, strict=True):
@@ -123,7 +123,7 @@ def test_trust_and_advice_look_at_nothing_later():
 def test_outcomes_are_those_of_training_sessions_alone():
     setup = prepare(load_config("quickstart", [*TINY, "advisor.kind=none"]))
     followed = followed_of(setup.market, setup.config)
-    kept = only(followed, setup.market, setup.splits["train"])
+    kept = mask_to_sessions(followed, setup.market, setup.splits["train"])
     test = decision_bars(setup.market.data, setup.splits["test"]).rows
     assert np.any(followed[test])
     assert not np.any(kept[test])

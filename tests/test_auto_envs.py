@@ -17,12 +17,12 @@ from jaxtrade.runs import auto_envs, rundir
 from jaxtrade.runs import train as training
 from jaxtrade.runs.auto_envs import (
     Choice,
-    Measured,
-    Sized,
-    fewer,
-    prepared,
+    SizedSetup,
+    SizeMeasurement,
+    prepare_sized,
     search,
-    sized,
+    set_num_envs,
+    shrink_setup,
     sizes,
 )
 from jaxtrade.runs.setup import prepare
@@ -69,7 +69,7 @@ def machine(
         if dies_at is not None and number >= dies_at:
             raise MemoryError("no room")
         needed = number * bytes_per_env
-        return Measured(
+        return SizeMeasurement(
             number, None if limit is not None and needed > limit else speeds[number], needed, 1.0
         )
 
@@ -204,12 +204,13 @@ def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(steps, m
 
 def test_minibatches_keep_their_rows():
     counts = {
-        number: sized(config(), number).ppo.num_minibatches for number in (32, 64, 1024, 4096)
+        number: set_num_envs(config(), number).ppo.num_minibatches
+        for number in (32, 64, 1024, 4096)
     }
     assert counts == {32: 1, 64: 2, 1024: 32, 4096: 128}, (
         "512 rows each, with no limit of 32 minibatches"
     )
-    assert sized(config("ppo.num_minibatches=4"), 64).ppo.num_minibatches == 4, (
+    assert set_num_envs(config("ppo.num_minibatches=4"), 64).ppo.num_minibatches == 4, (
         "a number that was given stays"
     )
 
@@ -260,13 +261,13 @@ def at_once(setup, limit):
     """Measures nothing: twice the environments are twice as fast, up to 64."""
     del limit
     number = setup.config.rollout.num_envs
-    return Measured(number, float(min(number, 64)), 10 * number, 0.0)
+    return SizeMeasurement(number, float(min(number, 64)), 10 * number, 0.0)
 
 
 def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path):
     path, choice = (
         tmp_path / "sizes" / "key.json",
-        Choice(64, (Measured(32, 1.0, 10, 0.1), Measured(64, 2.0, 20, 0.1)), "why"),
+        Choice(64, (SizeMeasurement(32, 1.0, 10, 0.1), SizeMeasurement(64, 2.0, 20, 0.1)), "why"),
     )
     auto_envs._write(path, choice, Told())
     assert (
@@ -290,7 +291,7 @@ def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_p
 def test_a_choice_is_remembered_by_all_that_decides_it(tmp_path, monkeypatch):
     def measures(*overrides):
         told = Told()
-        prepared(config(*overrides), tmp_path, told, at_once, lambda: None)
+        prepare_sized(config(*overrides), tmp_path, told, at_once, lambda: None)
         return bool(told.phases)
 
     assert measures()
@@ -313,10 +314,10 @@ def test_choices_are_remembered_where_jax_keeps_programs(tmp_path):
     before = jax.config.jax_compilation_cache_dir
     try:
         jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-        assert auto_envs.remembered_in() == tmp_path / "sizes"
+        assert auto_envs.choices_folder() == tmp_path / "sizes"
         for elsewhere in (None, "gs://bucket/programs"):
             jax.config.update("jax_compilation_cache_dir", elsewhere)
-            assert auto_envs.remembered_in() is None
+            assert auto_envs.choices_folder() is None
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
 
@@ -324,14 +325,14 @@ def test_choices_are_remembered_where_jax_keeps_programs(tmp_path):
 @pytest.mark.slow
 def test_what_was_chosen_is_said_in_one_line():
     told = Told()
-    found = prepared(config(), None, told, at_once, lambda: None)
+    found = prepare_sized(config(), None, told, at_once, lambda: None)
     assert found.setup.config.rollout.num_envs == 64
     [said] = told.lines
     assert not missing(
         said, "rollout.num_envs: ", "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates"
     )
     assert [phase.about for phase in told.phases] == ["64 environments"]
-    left = prepared(
+    left = prepare_sized(
         config(),
         None,
         Told(),
@@ -348,7 +349,7 @@ def test_a_single_size_is_not_measured():
         raise AssertionError(f"measured {setup.config.rollout.num_envs} within {limit}")
 
     told = Told()
-    found = prepared(config("train.total_timesteps=2000"), None, told, refuse, lambda: None)
+    found = prepare_sized(config("train.total_timesteps=2000"), None, told, refuse, lambda: None)
     assert found.setup.config.rollout.num_envs == 32
     [said] = told.lines
     assert not missing(said, "rollout.num_envs", "auto is 32", "512 steps", "50 updates")
@@ -358,7 +359,7 @@ def test_a_single_size_is_not_measured():
 def test_an_advisor_is_refused():
     overrides = ("advisor.kind=rules", "advisor.fusion=trust")
     with refused("auto with advisor.kind"):
-        prepared(config(*overrides), None, Told(), at_once, lambda: None)
+        prepare_sized(config(*overrides), None, Told(), at_once, lambda: None)
     with refused("measured by `jaxtrade train`"):
         prepare(config())
 
@@ -376,7 +377,7 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, t
     monkeypatch.setattr(
         training,
         "prepared",
-        lambda config, folder, screen: prepared(config, None, screen, at_once, lambda: None),
+        lambda config, folder, screen: prepare_sized(config, None, screen, at_once, lambda: None),
     )
     monkeypatch.setattr(training, "check_device", dies_with_64)
     assert training.run(config(), path, screen=told).path == path
@@ -392,9 +393,11 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, t
 
 
 def test_a_number_that_the_user_gave_is_never_changed(tmp_path):
-    given_by_user = Sized(prepare(sized(config(), 64)), config())
+    given_by_user = SizedSetup(prepare(set_num_envs(config(), 64)), config())
 
-    smallest = Sized(
-        prepare(sized(config(), 32)), config(), Choice(32, (Measured(32, 1.0, 1, 0.0),), "")
+    smallest = SizedSetup(
+        prepare(set_num_envs(config(), 32)),
+        config(),
+        Choice(32, (SizeMeasurement(32, 1.0, 1, 0.0),), ""),
     )
-    assert fewer(given_by_user, tmp_path) is fewer(smallest, tmp_path) is None
+    assert shrink_setup(given_by_user, tmp_path) is shrink_setup(smallest, tmp_path) is None

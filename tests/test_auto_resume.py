@@ -12,7 +12,7 @@ from jaxtrade.cli import main
 from jaxtrade.config import dump_config, load_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
-from jaxtrade.runs.agents import Start, differing, how_to_start, require_own
+from jaxtrade.runs.agents import FolderChoice, differing, how_to_start, require_own
 from jaxtrade.runs.plan import plan_resumed
 from tests.messages import refused, refuses
 
@@ -56,20 +56,22 @@ def test_a_folder_has_all_or_nothing(tmp_path):
 
 def test_what_a_folder_holds(tmp_path):
     run = tmp_path / "run"
-    assert how_to_start(run) is Start.NEW
+    assert how_to_start(run) is FolderChoice.NEW
     run.mkdir()
-    assert how_to_start(run) is Start.NEW
+    assert how_to_start(run) is FolderChoice.NEW
     run.rmdir()
     created(run)
-    assert how_to_start(run) is Start.CONTINUE  # no checkpoint is needed: it then begins again
+    assert (
+        how_to_start(run) is FolderChoice.CONTINUE
+    )  # no checkpoint is needed: it then begins again
     (run / "summary.json").write_text("{}")
-    assert how_to_start(run) is Start.DONE
+    assert how_to_start(run) is FolderChoice.DONE
     (run / "summary.json").write_text('{"stop_reason": "control.patience: 8 evaluations"}')
-    assert how_to_start(run) is Start.DONE
+    assert how_to_start(run) is FolderChoice.DONE
     (run / "summary.json").write_text(
         '{"stop_reason": "control.wall_clock: stopped after update 3"}'
     )
-    assert how_to_start(run) is Start.CONTINUE
+    assert how_to_start(run) is FolderChoice.CONTINUE
 
 
 @pytest.mark.parametrize(
@@ -78,11 +80,11 @@ def test_what_a_folder_holds(tmp_path):
 def test_a_sweep_has_finished_when_all_its_runs_have(tmp_path, found):
     sweep, own = swept(tmp_path, found), load_config("quickstart", OWN)
     for folder in ("group_0", "group_1") if "groups" in found else ("best",):
-        assert how_to_start(sweep) is Start.CONTINUE
+        assert how_to_start(sweep) is FolderChoice.CONTINUE
         created(sweep / folder)
-        assert how_to_start(sweep) is Start.CONTINUE
+        assert how_to_start(sweep) is FolderChoice.CONTINUE
         (sweep / folder / "summary.json").write_text("{}")
-    assert how_to_start(sweep) is Start.DONE
+    assert how_to_start(sweep) is FolderChoice.DONE
     require_own(own, sweep)
     with refused("seed"):
         require_own(load_config("quickstart", [*OWN, "seed=3"]), sweep)
@@ -111,10 +113,10 @@ def test_a_resumed_sweep_hands_its_overrides_to_its_runs(tmp_path, found, overri
     plan = plan_resumed(sweep, ["control.wall_clock=1h"])
     assert plan.is_sweep
     assert plan.config.control.wall_clock == 3600
-    assert plan.of_program(plan.config, sweep / own).start is Start.NEW
+    assert plan.of_program(plan.config, sweep / own).start is FolderChoice.NEW
     created(sweep / own)
     going_on = plan.of_program(plan.config, sweep / own)
-    assert (going_on.start, going_on.path) == (Start.CONTINUE, sweep / own)
+    assert (going_on.start, going_on.path) == (FolderChoice.CONTINUE, sweep / own)
     assert going_on.changes == ("control.wall_clock=1h",)
     with refused("ppo.gamma=0.9: "):
         plan_resumed(sweep, ["ppo.gamma=0.9"])

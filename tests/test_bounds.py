@@ -8,7 +8,7 @@ import annotated_types
 import pytest
 from pydantic import BaseModel
 
-from jaxtrade.config import RunConfig, load_config, make_config, overridden
+from jaxtrade.config import RunConfig, apply_overrides, load_config, make_config
 from jaxtrade.config.load import MOST
 from jaxtrade.runs.agents import resumed_config
 from tests.messages import refused
@@ -70,7 +70,7 @@ def test_a_value_beyond_its_bound_is_refused(key):
         else []
     )
     with refused(key.rpartition(".")[2]):
-        make_config(overridden({}, [*chosen, f"{key}={value}"]))
+        make_config(apply_overrides({}, [*chosen, f"{key}={value}"]))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_value_beyond_its_bound_is_refused(key):
     ],
 )
 def test_folders_of_earlier_runs_open(override):
-    values = overridden({}, [override])
+    values = apply_overrides({}, [override])
     with refused("expected at most"):
         make_config(values)
     make_config(values, stored=True)
@@ -99,12 +99,12 @@ def test_the_key_says_where_its_value_is_from(tmp_path):
 def test_what_a_symbol_has_of_its_own_is_bounded_too():
     with refused("NQ.price_scale"):
         make_config(
-            overridden({}, ["data.markets=ES,NQ", "data.per_market={NQ: {price_scale: 1e30}}"])
+            apply_overrides({}, ["data.markets=ES,NQ", "data.per_market={NQ: {price_scale: 1e30}}"])
         )
 
 
 def test_a_stored_run_takes_a_change_of_another_key():
-    stored = make_config(overridden({}, ["ppo.max_grad_norm=1e9"]), stored=True)
+    stored = make_config(apply_overrides({}, ["ppo.max_grad_norm=1e9"]), stored=True)
     assert resumed_config(stored, ["control.wall_clock=60"]).control.wall_clock == 60
 
 
@@ -117,4 +117,4 @@ def test_a_stored_run_takes_a_change_of_another_key():
 )
 def test_a_sweep_of_equal_values_is_refused(key, value):
     with refused("twice"):
-        make_config(overridden({}, [f"sweep.{key}={value}"]))
+        make_config(apply_overrides({}, [f"sweep.{key}={value}"]))

@@ -9,7 +9,7 @@ import pytest
 
 from jaxtrade.cli import entry, main
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.storage.sinks import read_rows
 from tests import uncounted, vendors
 from tests.messages import missing, refuses
@@ -174,7 +174,7 @@ def test_data_check_reports_a_good_file(tmp_path, capsys):
 def test_data_takes_a_file_or_the_configuration_that_reads_it(tmp_path, capsys):
     """Both are the same bars. `init` writes such a configuration, and names the bars from there."""
     path = tmp_path / "bars.csv"
-    path.write_bytes(vendors.databento(bundled(get_contract("ES"), end="2013-10-08")))
+    path.write_bytes(vendors.databento(load_bundled(get_contract("ES"), end="2013-10-08")))
     (tmp_path / "mine.yaml").write_text("data: {source: file, file: bars.csv, market: ES}\n")
     for action in ("check", "describe"):
         said = []

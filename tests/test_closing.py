@@ -5,7 +5,7 @@ and its company.
 import json
 import math
 
-from jaxtrade.runs.advice import closing_figures, closing_line, closing_of
+from jaxtrade.runs.advice import closing_line, closing_metrics, closing_of
 from tests.messages import missing
 
 ROWS = [
@@ -29,7 +29,7 @@ FIGURES = {"kind": "rules", "asked": 1216, "deltas": 18}
 
 
 def test_the_rate_is_that_of_the_whole_training_and_the_rest_is_the_last_update_s():
-    found = closing_figures(FIGURES, ROWS)
+    found = closing_metrics(FIGURES, ROWS)
     assert found == {
         "kind": "rules",
         "query_rate": 0.5,
@@ -50,7 +50,7 @@ def test_the_rate_is_that_of_the_whole_training_and_the_rest_is_the_last_update_
 
 
 def test_what_is_undefined_is_said_to_be_so():
-    found = closing_figures({"kind": "table:a.npz"}, ROWS[:1])
+    found = closing_metrics({"kind": "table:a.npz"}, ROWS[:1])
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert not missing(
         closing_line(found),
@@ -60,14 +60,14 @@ def test_what_is_undefined_is_said_to_be_so():
         "trust n/a",
         "agreement n/a",
     )
-    assert closing_figures(FIGURES, [])["query_rate"] is None
-    assert "LLM query rate: n/a of" in closing_line(closing_figures(FIGURES, []))
+    assert closing_metrics(FIGURES, [])["query_rate"] is None
+    assert "LLM query rate: n/a of" in closing_line(closing_metrics(FIGURES, []))
 
 
 def test_it_comes_from_the_files_of_a_run(tmp_path):
     (tmp_path / "advice.json").write_text(json.dumps(FIGURES | {"kind": "an older name"}))
-    assert closing_of(tmp_path, "rules", ROWS) == closing_figures(FIGURES, ROWS)
-    assert closing_of(tmp_path / "killed", "rules", ROWS) == closing_figures(
+    assert closing_of(tmp_path, "rules", ROWS) == closing_metrics(FIGURES, ROWS)
+    assert closing_of(tmp_path / "killed", "rules", ROWS) == closing_metrics(
         {"kind": "rules"}, ROWS
     )
     assert closing_of(tmp_path, "off", ROWS) is None

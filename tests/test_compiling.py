@@ -91,15 +91,15 @@ def test_a_program_that_cannot_be_traced_never_began():
     with Programs() as programs:
         with pytest.raises(KeyError):
             programs.begin("broken", broken, args)
-        assert programs.begun(broken, args) is None
+        assert programs.find(broken, args) is None
         total = jax.jit(lambda tree: tree["a"].sum())
         assert programs.begin("total", total, args, later=True).wait()(*args) == 3.0
-        assert programs.begun(total, args) is not None
+        assert programs.find(total, args) is not None
 
 
 def test_an_error_of_a_task_that_nobody_waits_for_is_printed(capsys):
     with Programs() as programs:
-        programs.also(lambda: 1 / 0)
+        programs.run_after(lambda: 1 / 0)
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from jaxtrade.config import load_config
-from jaxtrade.runs import compute, rundir
+from jaxtrade.runs import rundir, xla_settings
 from jaxtrade.storage import internals, programs
 from tests.children import run_python
 from tests.messages import missing, refused
@@ -30,9 +30,9 @@ def test_operations_of_a_minibatch_are_counted_by_hand():
     """
     small = config(*SMALL)
     weights = 2 * (228 * 64 + 64 * 64) + 64 * 8
-    assert compute.minibatch_work(small) == 2 * weights * 256
+    assert xla_settings.minibatch_work(small) == 2 * weights * 256
     seeds = config(*SMALL, "train.num_seeds=3")
-    assert compute.minibatch_work(seeds) == 3 * 2 * weights * 256
+    assert xla_settings.minibatch_work(seeds) == 3 * 2 * weights * 256
     memory = config(
         *SMALL,
         "network.kind=gru",
@@ -40,13 +40,15 @@ def test_operations_of_a_minibatch_are_counted_by_hand():
         "network.rnn_width=32",
         "network.hidden=[8]",
     )
-    assert compute.minibatch_work(memory) == 2 * 256 * (3 * 32 * (228 + 32) + 2 * 260 * 8 + 8 * 8)
+    assert xla_settings.minibatch_work(memory) == 2 * 256 * (
+        3 * 32 * (228 + 32) + 2 * 260 * 8 + 8 * 8
+    )
     adapted = config(
         *SMALL,
         "network.adapter=10",
         "network.hidden=[8]",
     )
-    assert compute.minibatch_work(adapted) == 2 * 256 * (228 * 10 + 2 * 10 * 8 + 8 * 8)
+    assert xla_settings.minibatch_work(adapted) == 2 * 256 * (228 * 10 + 2 * 10 * 8 + 8 * 8)
 
 
 @pytest.mark.parametrize(
@@ -77,61 +79,63 @@ def test_operations_of_a_minibatch_are_counted_by_hand():
     ],
 )
 def test_small_minibatches_get_one_thread(overrides, threads):
-    assert compute.threads_of(config(*overrides), 6) == threads
+    assert xla_settings.threads_of(config(*overrides), 6) == threads
 
 
 def test_a_network_of_the_users_own_gets_all_cores():
     mine = config().model_copy(update={"algorithm": "mine"})
-    assert compute.minibatch_work(mine) is None
-    assert compute.threads_of(mine, 6) == 6
+    assert xla_settings.minibatch_work(mine) is None
+    assert xla_settings.threads_of(mine, 6) == 6
 
 
 def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkeypatch):
-    monkeypatch.setattr(compute, "backends_started", lambda: False)
+    monkeypatch.setattr(xla_settings, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
-    monkeypatch.setattr(internals, "knows", lambda flags: True)
+    monkeypatch.setattr(internals, "supports_xla_flags", lambda flags: True)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     small = config(*SMALL)
     env = {"XLA_FLAGS": "--other"}
-    compute.settle([small], env)
+    xla_settings.apply_xla_settings([small], env)
     assert env == {"NPROC": "1", "XLA_FLAGS": f"--other {FLAGS}"}
-    compute.settle([config()], env)  # the process has its settings
+    xla_settings.apply_xla_settings([config()], env)  # the process has its settings
     assert env == {"NPROC": "1", "XLA_FLAGS": f"--other {FLAGS}"}
     own = {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
-    compute.settle([small], own)
+    xla_settings.apply_xla_settings([small], own)
     assert own == {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
     fastest = {}
     other = config(*SMALL, "compute.deterministic=false", "compute.threads=5")
-    compute.settle([small, other], fastest)
+    xla_settings.apply_xla_settings([small, other], fastest)
     assert fastest == {"NPROC": "5"}
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
     without = {}
-    compute.settle([small], without)
+    xla_settings.apply_xla_settings([small], without)
     assert without == {"NPROC": "1"}
 
 
 def test_strict_sums_have_as_many_threads_in_every_layout(monkeypatch):
-    monkeypatch.setattr(compute, "backends_started", lambda: False)
+    monkeypatch.setattr(xla_settings, "backends_started", lambda: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
-    monkeypatch.setattr(compute, "use_cpu_devices", lambda count, env: None)
+    monkeypatch.setattr(xla_settings, "use_cpu_devices", lambda count, env: None)
     for devices in (1, 4):
         env = {}
-        compute.settle([config("parallel.reduce=strict", f"parallel.devices={devices}")], env)
+        xla_settings.apply_xla_settings(
+            [config("parallel.reduce=strict", f"parallel.devices={devices}")], env
+        )
         assert env == {"NPROC": "8"}
     own = {}
-    compute.settle([config("parallel.reduce=strict", "compute.threads=3")], own)
+    xla_settings.apply_xla_settings([config("parallel.reduce=strict", "compute.threads=3")], own)
     assert own == {"NPROC": "3"}
 
 
 def test_fewer_threads_than_devices_are_refused_with_strict_sums(monkeypatch):
     strict = config("parallel.reduce=strict")
     monkeypatch.setattr(jax, "local_device_count", lambda: 4)
-    compute.check_strict(strict, {"NPROC": "4"})
-    compute.check_strict(config(), {"NPROC": "1"})
+    xla_settings.check_strict(strict, {"NPROC": "4"})
+    xla_settings.check_strict(config(), {"NPROC": "1"})
     with refused("reduce=strict: 4 CPU devices", " 3 "):
-        compute.check_strict(strict, {"NPROC": "3"})
+        xla_settings.check_strict(strict, {"NPROC": "3"})
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    compute.check_strict(strict, {"NPROC": "3"})
+    xla_settings.check_strict(strict, {"NPROC": "3"})
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_flags_for_the_same_bits(flags, asked):
 
 def test_half_of_the_flags_is_completed_unless_it_says_otherwise(monkeypatch):
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
-    monkeypatch.setattr(internals, "knows", lambda flags: True)
+    monkeypatch.setattr(internals, "supports_xla_flags", lambda flags: True)
     for given, after in (
         ("--xla_gpu_deterministic_ops=true", FLAGS),
         ("--xla_gpu_deterministic_ops=false", "--xla_gpu_deterministic_ops=false"),
@@ -164,26 +168,26 @@ def test_half_of_the_flags_is_completed_unless_it_says_otherwise(monkeypatch):
 def test_settings_of_a_started_process_stay(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     jax.block_until_ready(jax.numpy.ones(1))
-    assert compute.backends_started()
+    assert xla_settings.backends_started()
     env = {}
-    compute.settle([config("compute.threads=2")], env)
+    xla_settings.apply_xla_settings([config("compute.threads=2")], env)
     assert env == {"NPROC": "6"}
-    compute.restore(config(), {"nproc": "2", "xla_flags": FLAGS}, env)
+    xla_settings.restore(config(), {"nproc": "2", "xla_flags": FLAGS}, env)
     assert env == {"NPROC": "6"}
 
 
 def test_a_resumed_run_gets_its_settings_back(monkeypatch):
-    monkeypatch.setattr(compute, "backends_started", lambda: False)
+    monkeypatch.setattr(xla_settings, "backends_started", lambda: False)
     env = {"NPROC": "8", "XLA_FLAGS": "--other"}
     now = rundir.facts()["versions"]
-    compute.restore(config(), {"nproc": "2", "xla_flags": FLAGS, "versions": now}, env)
+    xla_settings.restore(config(), {"nproc": "2", "xla_flags": FLAGS, "versions": now}, env)
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
-    compute.restore(config(), {"nproc": None}, env)  # of an earlier version
+    xla_settings.restore(config(), {"nproc": None}, env)  # of an earlier version
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
     env["XLA_FLAGS"] = (
         "--mine"  # flags of another jaxlib may be unknown to this one, and XLA ends a process for that
     )
-    compute.restore(
+    xla_settings.restore(
         config(), {"nproc": "3", "xla_flags": FLAGS, "versions": now | {"jaxlib": "0.1"}}, env
     )
     assert env == {"NPROC": "3", "XLA_FLAGS": "--mine"}
@@ -240,11 +244,11 @@ def test_a_run_says_how_it_computes(monkeypatch):
         *SMALL,
         "compute.precision=tf32",
     )
-    threads, operands = compute.lines(small, {"NPROC": "1"})
+    threads, operands = xla_settings.lines(small, {"NPROC": "1"})
     assert not missing(threads, "threads: 1", f"cores: {os.cpu_count()};", "19 million")
     assert not missing(operands, "tf32 in training", "float32 in evaluation")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert list(compute.lines(config(), {"XLA_FLAGS": FLAGS})) == []
-    assert list(compute.lines(config("compute.deterministic=false"), {})) == []
-    (note,) = compute.lines(config(), {})
+    assert list(xla_settings.lines(config(), {"XLA_FLAGS": FLAGS})) == []
+    assert list(xla_settings.lines(config("compute.deterministic=false"), {})) == []
+    (note,) = xla_settings.lines(config(), {})
     assert FLAGS in note

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, load_config, make_config
-from jaxtrade.config.faults import MOVED, migrated, migrated_network
+from jaxtrade.config.faults import MOVED, migrate, migrated_network
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.runs import rundir
 
@@ -30,7 +30,7 @@ OLD = {
 
 
 def test_every_moved_key_finds_its_place():
-    config = make_config(migrated(OLD))
+    config = make_config(migrate(OLD))
     assert config.network.model_dump() == {
         "kind": "gru",
         "hidden": (8, 16),
@@ -50,14 +50,14 @@ def test_every_moved_key_finds_its_place():
 
 def test_migration_is_pure_and_leaves_todays_keys_alone():
     before = json.dumps(OLD)
-    today = migrated(OLD)
+    today = migrate(OLD)
     assert json.dumps(OLD) == before
-    assert migrated(today) == today
+    assert migrate(today) == today
     whole = RunConfig().model_dump(mode="json")
-    assert migrated(whole) == {
+    assert migrate(whole) == {
         key: value for key, value in whole.items() if key not in ("dqn", "pqn")
     }
-    assert make_config(migrated(whole)) == RunConfig()
+    assert make_config(migrate(whole)) == RunConfig()
 
 
 def test_what_a_run_holds_about_other_learners_is_left_out():
@@ -65,13 +65,13 @@ def test_what_a_run_holds_about_other_learners_is_left_out():
     a changed key.
     """
     old = {"algorithm": "pqn", "ppo": {"gamma": 0.5}, "pqn": {"gamma": 0.9}, "seed": 1}
-    assert migrated(old).items() >= {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1}.items()
-    assert not migrated(old).keys() & {"ppo", "dqn"}
-    kept = migrated({"ppo": {"gamma": 0.5}, "dqn": {"gamma": 0.4}})
+    assert migrate(old).items() >= {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1}.items()
+    assert not migrate(old).keys() & {"ppo", "dqn"}
+    kept = migrate({"ppo": {"gamma": 0.5}, "dqn": {"gamma": 0.4}})
     assert kept["ppo"]["gamma"] == 0.5
     assert "dqn" not in kept
     own = {"algorithm": "my_learner", "ppo": {"gamma": 0.5}, "dqn": {}}
-    assert migrated(own).keys() >= own.keys()
+    assert migrate(own).keys() >= own.keys()
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_thousandths_of_an_old_run_are_atrs_today(old, new, tmp_path):
 
 
 def test_a_month_alone_was_its_first_day():
-    data = make_config(migrated({"data": {"start": "2013-10", "end": "2013-11-05"}})).data
+    data = make_config(migrate({"data": {"start": "2013-10", "end": "2013-11-05"}})).data
     assert (data.start, data.end) == ("2013-10-01", "2013-11-05")
 
 
 def test_a_run_from_before_rewards_were_scaled_goes_on_without():
     assert RunConfig().ppo.normalise_rewards
-    assert make_config(migrated(OLD)).ppo.normalise_rewards is False
+    assert make_config(migrate(OLD)).ppo.normalise_rewards is False
     assert (
-        make_config(migrated({"seed": 3, "ppo": {"normalise_rewards": True}})).ppo.normalise_rewards
+        make_config(migrate({"seed": 3, "ppo": {"normalise_rewards": True}})).ppo.normalise_rewards
         is True
     )
 
@@ -125,5 +125,5 @@ def test_an_old_run_is_read_as_it_was_written(tmp_path):
     said = {"config_sha256": digest_of(OLD), "data_sha256": "", "nproc": ""}
     (tmp_path / "manifest.json").write_text(json.dumps(said))
     config, manifest = rundir.read_run(tmp_path)
-    assert config == make_config(migrated(OLD))
+    assert config == make_config(migrate(OLD))
     assert rundir.config_digest(tmp_path) == manifest["config_sha256"] != config.digest()

@@ -7,27 +7,27 @@ from types import SimpleNamespace
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.rl.info import highest
-from jaxtrade.runs.job import whole_health
+from jaxtrade.rl.info import check_range
+from jaxtrade.runs.job import check_health_of_run
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import JsonlSink
-from jaxtrade.storage.staged import staged
+from jaxtrade.storage.staging import stage_files
 from jaxtrade.storage.status import STATUS, StatusSink, read_status
 from jaxtrade.training.population import Stack
 from tests.messages import refused
 
 
 def test_what_was_written_is_read(tmp_path):
-    with staged(tmp_path / "folder") as new:
+    with stage_files(tmp_path / "folder") as new:
         (new / "a.json").write_text('{"x": 1}')
         (new / "b.csv").write_text("x\n1\n")
     assert digests.read_json(tmp_path / "folder" / "a.json") == {"x": 1}
-    assert digests.checked(tmp_path / "folder" / "b.csv") == b"x\n1\n"
+    assert digests.read_checked(tmp_path / "folder" / "b.csv") == b"x\n1\n"
 
 
 @pytest.mark.parametrize("edit", ['{"x": 2}', '{"x": 1', "", "[]", '{"x": 1} '])
 def test_any_change_is_told_by_the_files_name(tmp_path, edit):
-    with staged(tmp_path) as new:
+    with stage_files(tmp_path) as new:
         (new / "a.json").write_text('{"x": 1}')
     (tmp_path / "a.json").write_text(edit)
     with refused("a.json: has changed", kind=DataError):
@@ -46,9 +46,9 @@ def test_a_file_without_a_digest_is_taken_as_it_is(tmp_path):
 
 def test_a_process_that_is_killed_between_leaves_no_damage(tmp_path):
     """The digest is noted before the file is moved, and the old one counts until it is there."""
-    with staged(tmp_path) as new:
+    with stage_files(tmp_path) as new:
         (new / "a.json").write_text('{"x": 1}')
-    killed = digests.replacing(tmp_path, {"a.json": b'{"x": 2}'})
+    killed = digests.replace_files(tmp_path, {"a.json": b'{"x": 2}'})
     killed.__enter__()
     assert digests.read_json(tmp_path / "a.json") == {"x": 1}
     (tmp_path / "a.json").write_text('{"x": 2}')
@@ -109,14 +109,14 @@ def test_a_run_does_not_go_on_without_its_rows(tmp_path, text, said):
 def test_a_metric_that_a_row_lacks_is_told_with_the_file(tmp_path):
     """The rows of a run that was killed have no digest."""
     (tmp_path / "metrics.jsonl").write_text('{"update": 1, "kl": 0.1}\n{"update": 2, "kx": 0.1}\n')
-    algorithm = SimpleNamespace(info=SimpleNamespace(health=[highest("kl", "KL", 0, 1)]))
+    algorithm = SimpleNamespace(info=SimpleNamespace(health=[check_range("kl", "KL", 0, 1)]))
     job = SimpleNamespace(path=tmp_path, setup=SimpleNamespace(stack=Stack(), algorithm=algorithm))
     with refused("metrics.jsonl", "'kl'", kind=DataError):
-        whole_health(job, SimpleNamespace(health={}))
+        check_health_of_run(job, SimpleNamespace(health={}))
 
 
 def test_a_full_disk_names_its_folder(tmp_path):
     """A picture that is drawn on a full disk raises an error without a file's name."""
-    with pytest.raises(OSError, match="evaluation") as caught, staged(tmp_path / "evaluation"):
+    with pytest.raises(OSError, match="evaluation") as caught, stage_files(tmp_path / "evaluation"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.errno == errno.ENOSPC

@@ -11,7 +11,7 @@ from jaxtrade.config import DQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.frames import FILL_COLUMNS
-from jaxtrade.interop.jules_config import imported
+from jaxtrade.interop.jules_config import convert_config
 from jaxtrade.parts import REWARD_TERMS
 from tests.reading import ROOT
 
@@ -129,7 +129,7 @@ def test_keywords_of_sb3_are_those_that_the_import_takes():
         "exploration_fraction": 0.17,
         "max_grad_norm": 7.0,
     }
-    found = imported({"algorithm": "DQN", "training": {"algo_params": values}}).config().dqn
+    found = convert_config({"algorithm": "DQN", "training": {"algo_params": values}}).config().dqn
     table = rows("learners.md", "SB3 keyword")
     assert {word.strip(" `") for first in table for word in first.split(",")} == set(values)
     for first, (keys, _) in table.items():

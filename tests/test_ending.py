@@ -12,7 +12,7 @@ import pytest
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import make_config
 from jaxtrade.runs import rundir
-from jaxtrade.runs.evaluate import ending
+from jaxtrade.runs.evaluate import evaluation_footer
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the commands are quoted for a POSIX shell")
 
@@ -43,7 +43,7 @@ def commands(
         provenance={"split": split}, settings={"last_session": "2013-10-11"}, tables={}
     )
     results = dict.fromkeys(seeds, result)
-    lines = list(ending(path, path / "evaluation", results, config, advisor))
+    lines = list(evaluation_footer(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
     first = [line[:10].strip() for line in lines].index("next")
     return [line[10:] for line in lines[first:]]

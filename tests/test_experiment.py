@@ -15,7 +15,7 @@ from jaxtrade.errors import (
     RunLockedError,
 )
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.runs import compute, rundir
+from jaxtrade.runs import rundir, xla_settings
 from jaxtrade.runs.evaluate import Request, evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
@@ -112,7 +112,7 @@ def test_resumed_run_ends_in_the_same_bits(finished, config, tmp_path, capsys):
 def test_resume_without_a_checkpoint_starts_again(finished, tmp_path, monkeypatch):
     """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
-    monkeypatch.setattr(compute, "backends_started", lambda: False)  # as in a new process
+    monkeypatch.setattr(xla_settings, "backends_started", lambda: False)  # as in a new process
     monkeypatch.setenv("XLA_FLAGS", "")
     monkeypatch.setenv("NPROC", "64")
     resume(copied)
@@ -143,9 +143,9 @@ def test_an_incomplete_manifest_is_refused(tmp_path):
 
 def test_one_writer_per_run(tmp_path):
     with (
-        rundir.locked(tmp_path),
+        rundir.lock_run(tmp_path),
         refused("pid", kind=RunLockedError),
-        rundir.locked(tmp_path),
+        rundir.lock_run(tmp_path),
     ):
         pass  # pragma: no cover
 
@@ -205,7 +205,7 @@ def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
 
     def started(*args, **keywords):
         given.update(keywords)
-        raise RunIO().interrupted(signal.SIGINT, 3)
+        raise RunIO().make_interrupted_error(signal.SIGINT, 3)
 
     monkeypatch.setattr(loop, "train", started)
     control = plain.control.model_copy(update={"max_rollbacks": 7})

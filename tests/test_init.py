@@ -5,13 +5,13 @@ import shlex
 import numpy as np
 import pytest
 
-from jaxtrade.cli import initial, main
+from jaxtrade.cli import init_questions, main
 from jaxtrade.cli.init import hold_out
 from jaxtrade.config import load_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
-from jaxtrade.data.formats.recognise import Stated
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.formats.recognise import StatedKeys
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError
 from tests import vendors
@@ -19,12 +19,12 @@ from tests.messages import missing, refuses
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
 SERVER = "America/New_York+7h"
-NOTHING = Stated({}, None, None, 1.0, None)
+NOTHING = StatedKeys({}, None, None, 1.0, None)
 
 
 @pytest.fixture(scope="module")
 def es():
-    return bundled(ES)
+    return load_bundled(ES)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 def typed(monkeypatch):
     """Answers of a person at a terminal, taken in turn."""
     answers = []
-    monkeypatch.setattr(initial, "may_ask", lambda refused: not refused)
+    monkeypatch.setattr(init_questions, "may_ask", lambda refused: not refused)
     monkeypatch.setattr("builtins.input", lambda prompt: answers.pop(0) if answers else _end())
     return answers
 
@@ -274,7 +274,7 @@ def test_a_folder_of_leans_days_becomes_one_file(es, here, capsys):
 @pytest.mark.slow
 def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
     """Points of a hundred thousandth, as some brokers export them."""
-    eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07").sides[0]
+    eurusd = load_bundled(EURUSD, start="2013-10-28", end="2014-03-07").sides[0]
     text = vendors.plain(eurusd, "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}").decode()
     rows = [line.split(",") for line in text.splitlines()]
     scaled = [
@@ -341,7 +341,7 @@ def test_choices_that_fit_equally_well_are_all_marked_and_none_is_offered(es, he
     """In winter, London's clock is UTC."""
     (here / "minutes.txt").write_bytes(vendors.ninjatrader(es))
     seen = examine(here / "minutes.txt", NOTHING)
-    zone, stamp = initial.settle(seen, ES, load_config(None).data)
+    zone, stamp = init_questions.answer_questions(seen, ES, load_config(None).data)
     assert (zone.usual, stamp.usual) == ("UTC", "close")
     tied = zone._replace(usual=None, best=("UTC", "Europe/London"))
     marked = [line.split()[1] for line in tied.list_choices() if line.endswith("(best fit)")]

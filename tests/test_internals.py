@@ -13,7 +13,7 @@ import pytest
 from jaxtrade.errors import JaxtradeError
 from jaxtrade.storage import internals, programs
 from jaxtrade.storage.programs import DETERMINISTIC, FUSION
-from jaxtrade.training import together
+from jaxtrade.training import multiprocess
 from tests.children import run_python
 from tests.messages import refused
 from tests.reading import ROOT
@@ -28,7 +28,7 @@ STAND_ALONE = ("tests/reference_runs/capture.py", "tests/reference_runs/test_cap
 
 @pytest.fixture(autouse=True)
 def nothing_lost(monkeypatch):
-    asked = internals._asked
+    asked = internals._try_flags
     monkeypatch.setattr(internals, "_lost", {})
     asked.cache_clear()
     yield
@@ -87,10 +87,10 @@ def test_the_version_is_that_of_the_package():
 
 
 def test_a_tried_release_is_not_asked(monkeypatch):
-    monkeypatch.setattr(internals, "_asked", None)
+    monkeypatch.setattr(internals, "_try_flags", None)
     monkeypatch.setattr(internals, "TRIED", ("0.11.",))
     monkeypatch.setattr(internals, "jaxlib_version", lambda: "0.11.2")
-    assert internals.knows(FUSION)
+    assert internals.supports_xla_flags(FUSION)
 
 
 @pytest.mark.slow
@@ -99,24 +99,26 @@ def test_xla_of_another_release_is_asked(monkeypatch, flag, known):
     untried(monkeypatch)
     environment = dict(os.environ)
     # The stand-in for a future XLA (tests/future) knows none.
-    assert internals.knows(flag) is (known and "future" not in environment.get("PYTHONPATH", ""))
+    assert internals.supports_xla_flags(flag) is (
+        known and "future" not in environment.get("PYTHONPATH", "")
+    )
     assert dict(os.environ) == environment
 
 
 def test_a_process_that_cannot_start_knows_nothing(monkeypatch):
     untried(monkeypatch)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    assert not internals.knows(FUSION)
+    assert not internals.supports_xla_flags(FUSION)
 
 
-def test_options_that_xla_does_not_know_are_left_out_and_told(monkeypatch):
-    monkeypatch.setattr(internals, "knows", lambda flags: False)
+def test_options_that_xla_does_not_know_are_left_out_and_logged(monkeypatch):
+    monkeypatch.setattr(internals, "supports_xla_flags", lambda flags: False)
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
     env = {"XLA_FLAGS": "--mine"}
     programs.use_fusion(env)
     programs.use_determinism(env)
     assert env == {"XLA_FLAGS": "--mine"}
-    told = internals.lost()
+    told = internals.list_lost()
     assert len(told) == 2
     assert FUSION in told[0]
     assert DETERMINISTIC in told[1]
@@ -130,7 +132,7 @@ def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
     }
     code = (
         "import jaxtrade, jax, os; from jaxtrade.storage import internals; from tests import compiling;"
-        "print(len(internals.lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())"
+        "print(len(internals.list_lost()), 'xla_backend' in os.environ.get('XLA_FLAGS', ''), compiling.fast())"
     )
     done = run_python("-c", code, env=env | {"XLA_FLAGS": ""}, timeout=300, check=True)
     assert done.stdout.split() == ["1", "False", "{}"]
@@ -146,15 +148,15 @@ def test_the_stand_in_for_a_future_xla_refuses_what_it_should():
 def test_without_the_private_name_a_loaded_jax_counts_as_started(monkeypatch):
     jnp.ones(1)
     assert internals.backends_started()
-    assert internals.lost() == []
+    assert internals.list_lost() == []
     monkeypatch.delattr("jax._src.xla_bridge.backends_are_initialized")
     assert internals.backends_started()
-    assert [internals.PARTS["started"].without in line for line in internals.lost()] == [True]
+    assert [internals.PARTS["started"].without in line for line in internals.list_lost()] == [True]
 
 
 def test_without_the_coordination_service_one_process_still_runs(monkeypatch):
-    assert (together.process_index(), together.process_count()) == (0, 1)
+    assert (multiprocess.process_index(), multiprocess.process_count()) == (0, 1)
     monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
     monkeypatch.delattr("jax._src.distributed.global_state")
     with refused("coordination service", kind=JaxtradeError):
-        together.process_count()
+        multiprocess.process_count()

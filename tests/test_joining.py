@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from jaxtrade.errors import ConfigError, PreemptedError, ProcessLostError, StorageError
-from jaxtrade.runs import processes
-from jaxtrade.runs.processes import ALONE, Layout
-from jaxtrade.training import run_io, together
+from jaxtrade.runs import distributed
+from jaxtrade.runs.distributed import ALONE, ProcessGroup
+from jaxtrade.training import multiprocess, run_io
 from jaxtrade.training import run_io as stopping
 from tests.children import run_python
 
@@ -23,15 +23,15 @@ BARRIER = RuntimeError("INTERNAL: Barrier failed because: UNAVAILABLE: Task 1 he
 
 @pytest.fixture
 def second_of_two(monkeypatch):
-    monkeypatch.setattr(together, "process_count", lambda: 2)
-    monkeypatch.setattr(together, "process_index", lambda: 1)
+    monkeypatch.setattr(multiprocess, "process_count", lambda: 2)
+    monkeypatch.setattr(multiprocess, "process_index", lambda: 1)
 
 
 @pytest.mark.usefixtures("second_of_two")
 @pytest.mark.parametrize("error", [GLOO, BARRIER])
 def test_what_a_collective_says_of_a_dead_partner_is_one_line(error):
     said = r"^process 1 of 2: another process"
-    with pytest.raises(ProcessLostError, match=said) as lost, processes.explained():
+    with pytest.raises(ProcessLostError, match=said) as lost, distributed.explain_loss():
         raise error
     assert "start all processes again" in str(lost.value)
     assert lost.value.exit_code == 69
@@ -47,20 +47,20 @@ def test_what_a_collective_says_of_a_dead_partner_is_one_line(error):
     ],
 )
 def test_other_errors_stay_what_they_are(error):
-    with pytest.raises(type(error)) as same, processes.explained():
+    with pytest.raises(type(error)) as same, distributed.explain_loss():
         raise error
     assert same.value is error
 
 
 def test_one_process_loses_no_other():
-    assert not processes.lost(GLOO)
-    processes.join(ALONE)
-    assert processes.leave(75) == 75
+    assert not distributed.is_lost(GLOO)
+    distributed.join(ALONE)
+    assert distributed.leave(75) == 75
 
 
 TALKING = """
 import os, sys
-from jaxtrade.runs import processes
+from jaxtrade.runs import distributed
 if {joined}:
     processes._say_when_aborted("first")
     processes._say_when_aborted("gone")
@@ -89,12 +89,12 @@ def test_nothing_that_jax_says_comes_after_the_line_of_a_process_that_has_joined
 
 
 def test_a_port_that_is_taken_is_a_mistake():
-    layout = Layout("flags", 0, 2, "10.0.0.1:80")
-    taken = processes._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
+    layout = ProcessGroup("flags", 0, 2, "10.0.0.1:80")
+    taken = distributed._not_joined(layout, RuntimeError("UNKNOWN: Failed to start RPC server"))
     assert isinstance(taken, ConfigError)
     assert "process 0 cannot listen" in str(taken)
     assert "name them by --coordinator" in str(
-        processes._not_joined(layout, ValueError("coordinator_address?"))
+        distributed._not_joined(layout, ValueError("coordinator_address?"))
     )
 
 
@@ -130,8 +130,8 @@ def test_only_process_0_writes_checkpoints(tmp_path, monkeypatch):
     ("code", "seconds", "ends"),
     [
         (0, [], False),  # JAX itself waits for the others
-        (PreemptedError.exit_code, [processes.LONG_S], False),  # all of them come
-        (2, [processes.LEAVE_S], True),  # this one fails alone: the others do not come
+        (PreemptedError.exit_code, [distributed.LONG_S], False),  # all of them come
+        (2, [distributed.LEAVE_S], True),  # this one fails alone: the others do not come
         (ProcessLostError.exit_code, [], True),
     ],
 )
@@ -146,15 +146,15 @@ def test_leaving_waits_as_long_as_it_makes_sense(code, seconds, ends, monkeypatc
     def end(number):
         raise SystemExit(number)
 
-    monkeypatch.setattr(together, "barrier", barrier)
-    monkeypatch.setattr(processes.os, "_exit", end)
+    monkeypatch.setattr(multiprocess, "barrier", barrier)
+    monkeypatch.setattr(distributed.os, "_exit", end)
     try:
         if ends:
             with pytest.raises(SystemExit) as stop:
-                processes.leave(code)
+                distributed.leave(code)
             assert stop.value.code == code
         else:
-            assert processes.leave(code) == code
+            assert distributed.leave(code) == code
     finally:
         signal.signal(signal.SIGTERM, handled)
     assert waited == seconds

@@ -18,7 +18,7 @@ from jaxtrade.cli import main
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DivergedError, PreemptedError, ProcessLostError
 from jaxtrade.launching import job
-from jaxtrade.launching.job import Job, checked, command_of, manifest
+from jaxtrade.launching.job import LaunchJob, check_job, command_of, manifest
 from tests.messages import missing, refused, refuses
 from tests.reading import FIXTURES
 
@@ -26,10 +26,12 @@ FOLDER = FIXTURES / "launch"
 COMMAND = command_of(
     ["train", "quickstart", "--run-dir", "/runs/es", "--set", "train.total_timesteps=1e9"]
 )
-PODS = Job(COMMAND, name="es", nodes=2, gpus=8, image="registry.example/jaxtrade:1", claim="runs")
+PODS = LaunchJob(
+    COMMAND, name="es", nodes=2, gpus=8, image="registry.example/jaxtrade:1", claim="runs"
+)
 MADE = {
     "slurm.sh": lambda: manifest(
-        Job(
+        LaunchJob(
             COMMAND,
             name="es",
             nodes=2,
@@ -39,14 +41,14 @@ MADE = {
         ),
         "slurm",
     ),
-    "slurm_cpu.sh": lambda: manifest(Job(COMMAND, gpus=0), "slurm"),
+    "slurm_cpu.sh": lambda: manifest(LaunchJob(COMMAND, gpus=0), "slurm"),
     "jobset.yaml": lambda: manifest(PODS, "jobset"),
     "jobset_cpu.yaml": lambda: manifest(
-        Job(COMMAND, gpus=0, image="jaxtrade", claim="runs"), "jobset"
+        LaunchJob(COMMAND, gpus=0, image="jaxtrade", claim="runs"), "jobset"
     ),
     "trainjob.yaml": lambda: manifest(PODS, "trainjob"),
     "sky.yaml": lambda: manifest(
-        Job(
+        LaunchJob(
             COMMAND,
             name="es",
             nodes=2,
@@ -67,7 +69,7 @@ def test_a_process_alone_uses_all_gpus_of_its_node(engine):
     def text(*more, **node):
         words = ["train", "quickstart", "--run-dir", "/runs/es", *more]
         return (
-            "".join(manifest(Job(command_of(words), **claim, **node), engine).split())
+            "".join(manifest(LaunchJob(command_of(words), **claim, **node), engine).split())
             .replace("-", "")
             .replace('"', "")
         )
@@ -160,8 +162,8 @@ def test_the_models_of_kubeflow_trainer_keep_every_key(name, kind):
 
 
 def test_every_process_of_a_manifest_can_be_told_which_it_is():
-    """The variables of a JobSet's pods are what `runs.processes` reads."""
-    from jaxtrade.runs.processes import Given, Layout, layout_of
+    """The variables of a JobSet's pods are what `runs.distributed` reads."""
+    from jaxtrade.runs.distributed import ProcessFlags, ProcessGroup, find_process_group
 
     spec = parse_yaml(MADE["jobset.yaml"](), "")["spec"]["replicatedJobs"][0]["template"]["spec"]
     env = {
@@ -169,7 +171,9 @@ def test_every_process_of_a_manifest_can_be_told_which_it_is():
         for each in spec["template"]["spec"]["containers"][0]["env"]
     }
     assert spec["parallelism"] == spec["completions"] == 2
-    assert layout_of(Given(), env) == Layout("JAX_* variables", 1, 2, "es-worker-0-0.es:55527")
+    assert find_process_group(ProcessFlags(), env) == ProcessGroup(
+        "JAX_* variables", 1, 2, "es-worker-0-0.es:55527"
+    )
 
 
 def test_exit_codes_of_the_templates_are_those_of_the_errors():
@@ -184,7 +188,9 @@ def test_exit_codes_of_the_templates_are_those_of_the_errors():
 def test_values_are_the_text_that_was_given(engine):
     """Also where YAML would read a word as something else, or break a line."""
     words = ("--set", "a=[1, 2]", "'no' # $name: " + "long " * 30 + "x", "0123", "null")
-    odd = Job((*COMMAND, *words), name="no", image="0x1f", claim="https://1", mount="/runs", gpus=0)
+    odd = LaunchJob(
+        (*COMMAND, *words), name="no", image="0x1f", claim="https://1", mount="/runs", gpus=0
+    )
     document = parse_yaml(manifest(odd, engine), engine)
     if engine == "sky":
         assert (document["name"], document["resources"]["image_id"]) == ("no", "docker:0x1f")
@@ -233,23 +239,23 @@ def test_commands_that_cannot_be_repeated(words, said):
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        (Job(COMMAND, name="My_job"), "--name My_job"),
-        (Job(COMMAND, name="a" * 41), "--name aaa"),
-        (Job(COMMAND, time="24h"), "--time 24h"),
-        (Job(COMMAND), "--image is missing"),
-        (Job(COMMAND, image="a"), "--claim is missing"),
-        (Job(COMMAND, partition="gpu\nrm -rf ~"), "--partition "),
-        (Job(COMMAND, partition="gpu; true"), "--partition gpu; true: "),
-        (Job(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup "),
-        (Job(COMMAND, image="a\nb"), "--image "),
-        (Job(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
-        (Job((*COMMAND[:-1], "a\nb")), "the training "),
-        (Job(COMMAND, image="a", claim="b", mount="/data"), "--run-dir /runs/es: "),
+        (LaunchJob(COMMAND, name="My_job"), "--name My_job"),
+        (LaunchJob(COMMAND, name="a" * 41), "--name aaa"),
+        (LaunchJob(COMMAND, time="24h"), "--time 24h"),
+        (LaunchJob(COMMAND), "--image is missing"),
+        (LaunchJob(COMMAND, image="a"), "--claim is missing"),
+        (LaunchJob(COMMAND, partition="gpu\nrm -rf ~"), "--partition "),
+        (LaunchJob(COMMAND, partition="gpu; true"), "--partition gpu; true: "),
+        (LaunchJob(COMMAND, setup=("source a\n#SBATCH --uid=0",)), "--setup "),
+        (LaunchJob(COMMAND, image="a\nb"), "--image "),
+        (LaunchJob(COMMAND, gpu_kind="H\x1b"), "--gpu-kind"),
+        (LaunchJob((*COMMAND[:-1], "a\nb")), "the training "),
+        (LaunchJob(COMMAND, image="a", claim="b", mount="/data"), "--run-dir /runs/es: "),
     ],
 )
 def test_jobs_that_an_engine_would_refuse(job, said):
     with refused(said):
-        checked(job, needs_image=True, needs_claim=True)
+        check_job(job, needs_image=True, needs_claim=True)
 
 
 def test_a_bucket_is_named(capsys):
@@ -309,7 +315,7 @@ def test_devices_are_shared_out_without_gap_or_overlap(count, devices):
     ("codes", "code"), [([], 0), ([75, 75], 75), ([69, 137], 137), ([69, 69], 69), ([2, 69], 2)]
 )
 def test_the_cause_is_the_exit_code(codes, code):
-    assert job.verdict(codes) == code
+    assert job.combine_exit_codes(codes) == code
 
 
 @pytest.mark.slow
@@ -335,7 +341,7 @@ def watched(*codes):
         )
         for code in codes
     ]
-    verdict = job._watched(processes)
+    verdict = job._wait_for_all(processes)
     for process in processes:
         process.communicate(timeout=30)
     return verdict, [process.returncode for process in processes]

@@ -185,7 +185,7 @@ def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library(tm
         "check_names(load_config(None, ['reward.weights.win=1', 'env.task=advised']))",
         f"from jaxtrade.cli import main; main(['runs', {str(tmp_path)!r}])",
         f"from jaxtrade.cli import main; main(['compare', *{runs!r}])",
-        "import jaxtrade.evaluation.openings, jaxtrade.storage.trials",
+        "import jaxtrade.evaluation.test_set_history, jaxtrade.storage.trials",
     ]
     slow = {"jax", "pandas", "flax", "optax", *HOST_ONLY}
     held = loaded(at_once)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxtrade as jt
-from jaxtrade.config.faults import ANY_LEARNER, PARAMETERS, RELATED, meant
+from jaxtrade.config.faults import ANY_LEARNER, PARAMETERS, RELATED, suggest_key
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import all_keys, lookup
 from tests.messages import missing, refused, refuses
@@ -82,7 +82,7 @@ def test_no_suggestion_is_of_a_learner_that_is_not_chosen(chosen, key, cut, own)
     )
     if word in all_keys():
         return
-    found = meant(word, all_keys(), chosen)
+    found = suggest_key(word, all_keys(), chosen)
     if found is not None and (section := found.key.partition(".")[0]) in SECTIONS:
         assert (found.algorithm or chosen) == section
 

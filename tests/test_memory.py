@@ -37,7 +37,7 @@ def test_the_parts_by_hand():
     )
     assert memory.observation_slots(config) == 60
     assert memory.parameter_count(config) == 2 * (60 * 16 + 16 * 8) + 8 * 9
-    assert {part.name: part.bytes for part in memory.parts(config)} == {
+    assert {part.name: part.bytes for part in memory.memory_parts(config)} == {
         "process": 1_000_000_000,
         "parameters": 3 * 2248 * 52,
         "environments": 3 * 64 * 600,
@@ -45,13 +45,16 @@ def test_the_parts_by_hand():
         "gradient": 3 * 512 * 4 * (240 + 48),
         "acting": 3 * 64 * 4 * (120 + 96),
     }
-    assert memory.need(config) - memory.need(config, device=True) == 1_000_000_000
+    assert (
+        memory.estimate_memory(config) - memory.estimate_memory(config, device=True)
+        == 1_000_000_000
+    )
 
 
 def test_each_update_of_delay_takes_the_memory_of_a_policy():
     """Three copies of float32, for each of two agents."""
     config = make_config({"actor": {"delay": 5}, "train": {"num_seeds": 2}})
-    older = next(part for part in memory.parts(config) if part.name == "older policies")
+    older = next(part for part in memory.memory_parts(config) if part.name == "older policies")
     assert older.bytes == 2 * 5 * memory.parameter_count(config) * 3 * 4
     assert older.keys[0] == "actor.delay"
 
@@ -68,7 +71,9 @@ def test_each_update_of_delay_takes_the_memory_of_a_policy():
 def test_a_gradient_has_no_more_rows_than_are_computed_at_once(values, rows):
     config = make_config({"rollout": {"num_envs": 4096, "num_steps": 128}, "ppo": values})
     per_row = 4 * (4 * memory.observation_slots(config) + 2 * 128)
-    assert {part.name: part.bytes for part in memory.parts(config)}["gradient"] == rows * per_row
+    assert {part.name: part.bytes for part in memory.memory_parts(config)}[
+        "gradient"
+    ] == rows * per_row
 
 
 @pytest.mark.slow
@@ -96,7 +101,7 @@ def test_slots_and_parameters_are_those_of_the_network(overrides):
 
 def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower():
     config = load_config("quickstart", ["rollout.num_envs=1M", "train.num_seeds=4"])
-    need = memory.need(config)
+    need = memory.estimate_memory(config)
     memory.check(config, int(need / memory.FACTOR) + 1, "this machine")
     with pytest.raises(ConfigError) as caught:
         memory.check(config, int(need / memory.FACTOR) - 1, "this machine")
@@ -173,10 +178,10 @@ def test_the_end_of_memory_in_xla_is_explained():
     """A real one: no machine has 2^60 bytes."""
     with (
         refused("(RESOURCE_EXHAUSTED", ": process", kind=OutOfMemoryError),
-        memory.explained(RunConfig()),
+        memory.explain_memory(RunConfig()),
     ):
         jax.block_until_ready(jax.jit(lambda: jnp.zeros(1 << 58, jnp.float32))())
-    with pytest.raises(RuntimeError, match=r"^another fault$"), memory.explained(RunConfig()):
+    with pytest.raises(RuntimeError, match=r"^another fault$"), memory.explain_memory(RunConfig()):
         raise RuntimeError("another fault")
 
 
@@ -239,7 +244,7 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name, tmp_path):
         line.split() for line in done.stdout.splitlines() if line.startswith("PEAK")
     )
     assert code in ("0", "1"), done.stderr  # 1: two updates may fail a health check
-    ratio = memory.need(config) / (1024 * int(peak))
+    ratio = memory.estimate_memory(config) / (1024 * int(peak))
     assert 1 / memory.FACTOR < ratio < memory.FACTOR, f"{name}: estimate over peak is {ratio:.2f}"
 
 
@@ -250,5 +255,7 @@ def test_generated_bars_of_a_set_count_for_each_symbol_and_once_more_for_the_who
         "markets": ["NQ", "ES"],
         "per_market": {"ES": {"synthetic_sessions": 4}},
     }
-    bars = {part.name: part.bytes for part in memory.parts(make_config({"data": data}))}["bars"]
+    bars = {part.name: part.bytes for part in memory.memory_parts(make_config({"data": data}))}[
+        "bars"
+    ]
     assert bars == 2 * (10 + 4) * memory.PER_SESSION

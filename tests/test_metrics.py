@@ -15,7 +15,7 @@ from jaxtrade.storage.sinks import (
     LogSink,
     TensorBoardSink,
     by_name,
-    grouped,
+    name_tag,
     panel_line,
     progress_line,
     read_rows,
@@ -189,7 +189,7 @@ def test_tags_are_grouped():
     """What the environment reports, what the loop reports, and all else, which is the learner's
     own.
     """
-    assert {name: grouped(name).partition("/")[0] for name in TAGS} == TAGS
+    assert {name: name_tag(name).partition("/")[0] for name in TAGS} == TAGS
 
 
 def test_tensorboard_writes_scalars_by_steps_and_hides_what_did_not_happen(tmp_path):
@@ -227,7 +227,7 @@ def test_pictures_and_hyperparameters_decode_by_the_published_format(tmp_path):
         {"ppo.learning_rate": 3e-4, "seed": 2, "env.task": "manage", "train.tensorboard": True},
         ["eval/a"],
     )
-    sink.picture("eval/test/equity", tmp_path / "a.png", 5000)
+    sink.plot("eval/test/equity", tmp_path / "a.png", 5000)
     with refused("expected a PNG", kind=ValueError):
         sink._writer.image("x", b"GIF89a", 1)
     sink.close()

@@ -9,9 +9,9 @@ import pytest
 import jaxtrade as jt
 from jaxtrade.cli import main
 from jaxtrade.config import load_config
-from jaxtrade.config.faults import migrated
+from jaxtrade.config.faults import migrate
 from jaxtrade.runs.rundir import read_run
-from jaxtrade.runs.setup import lost, rows_of
+from jaxtrade.runs.setup import rows_of, warn_of_lost_episodes
 from jaxtrade.storage import monitor
 from jaxtrade.storage.archives import read_arrays
 from jaxtrade.storage.sinks import read_rows
@@ -56,8 +56,8 @@ def test_an_old_run_has_no_monitor():
     """A run folder without the section was trained without it; one that has the section keeps what
     it says.
     """
-    assert migrated({"seed": 1})["monitor"] == {"on": False}
-    assert migrated({"monitor": {"on": True}})["monitor"] == {"on": True}
+    assert migrate({"seed": 1})["monitor"] == {"on": False}
+    assert migrate({"monitor": {"on": True}})["monitor"] == {"on": True}
     assert not read_run(OLD)[0].monitor.on
     assert load_config("quickstart").monitor.on
 
@@ -82,8 +82,8 @@ def test_room_that_cannot_be(value):
 
 
 def test_lost_rows_are_told_once_they_are_lost():
-    assert lost([{"update": 1, "monitor/lost": 0}, {"update": 2}]) == ""
-    text = lost(
+    assert warn_of_lost_episodes([{"update": 1, "monitor/lost": 0}, {"update": 2}]) == ""
+    text = warn_of_lost_episodes(
         [{"update": 1, "monitor/lost": 0}, {"update": 2, "monitor/lost": 1200}, {"update": 3}]
     )
     assert not missing(text, "1,200 episodes", "update 2", "monitor.csv", "raise it")

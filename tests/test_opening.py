@@ -23,7 +23,7 @@ def test_the_console_shows_one_note_of_each_kind_and_the_log_all(tmp_path):
         ),
     ]
     with Plain(stream) as screen:
-        Job.tell_opening(SimpleNamespace(path=tmp_path, screen=screen, files=[log]), lines)
+        Job.log_intro(SimpleNamespace(path=tmp_path, screen=screen, files=[log]), lines)
     log.close()
     first, note = stream.getvalue().splitlines()
     assert first == "run a"

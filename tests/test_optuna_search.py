@@ -96,7 +96,7 @@ def scored(monkeypatch):
         batches.append([dict(agent.overrides) for agent in setup.stack.swept])
         return tuple(-abs(np.log(each["ppo.learning_rate"] / 1e-3)) for each in batches[-1])
 
-    monkeypatch.setattr(searching, "_trained", trained)
+    monkeypatch.setattr(searching, "_train_batch", trained)
     return batches
 
 
@@ -124,7 +124,7 @@ def test_whole_batches_are_asked_and_the_best_is_trained_alone(scored, tmp_path)
 @pytest.mark.slow
 def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
     searched(tmp_path / "whole")
-    whole, trained = list(scored), searching._trained
+    whole, trained = list(scored), searching._train_batch
     scored.clear()
 
     def stops(setup, path, programs, screen):
@@ -132,10 +132,10 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
             raise StopError
         return trained(setup, path, programs, screen)
 
-    monkeypatch.setattr(searching, "_trained", stops)
+    monkeypatch.setattr(searching, "_train_batch", stops)
     with pytest.raises(StopError):
         searched(tmp_path / "cut")
-    monkeypatch.setattr(searching, "_trained", trained)
+    monkeypatch.setattr(searching, "_train_batch", trained)
     again = searched(tmp_path / "cut")
     assert scored[0] == whole[0]  # the first batch depends on the seed alone
     assert [len(batch) for batch in scored] == [4, 4]
@@ -148,7 +148,7 @@ def test_a_search_goes_on_after_its_last_batch(scored, tmp_path, monkeypatch):
 
 def test_a_setting_that_diverges_fails_and_a_batch_of_them_ends_the_search(tmp_path, monkeypatch):
     given = iter([(1.0, float("nan"), 2.0, 0.5), (float("nan"),) * 4])
-    monkeypatch.setattr(searching, "_trained", lambda *_: next(given))
+    monkeypatch.setattr(searching, "_train_batch", lambda *_: next(given))
     with refused("narrow the ranges", kind=DivergedError):
         searched(tmp_path / "search")
     states = [trial.state.name for trial in searching._study(tmp_path / "search").trials]
@@ -160,12 +160,12 @@ def test_an_agent_that_was_put_back_has_no_score(tmp_path, monkeypatch):
     state = SimpleNamespace(rollbacks=np.array([0, 1, 0, 3]))
     monkeypatch.setattr(searching.loop, "train", lambda *_, **__: SimpleNamespace(state=state))
     monkeypatch.setattr(searching, "policies_of", lambda *_: [])
-    monkeypatch.setattr(searching, "ranked", lambda *_: (1.0, 2.0, 3.0, 4.0))
-    monkeypatch.setattr(searching, "Beginning", lambda: SimpleNamespace(arguments=lambda *_: {}))
+    monkeypatch.setattr(searching, "rank_agents", lambda *_: (1.0, 2.0, 3.0, 4.0))
+    monkeypatch.setattr(searching, "InitialState", lambda: SimpleNamespace(arguments=lambda *_: {}))
     setup = SimpleNamespace(
         config=config(), algorithm=None, agents=SimpleNamespace(params=None), stack=None
     )
-    scores = searching._trained(setup, tmp_path, None, Screen())  # pyright: ignore[reportArgumentType]
+    scores = searching._train_batch(setup, tmp_path, None, Screen())  # pyright: ignore[reportArgumentType]
     np.testing.assert_array_equal(scores, [1.0, np.nan, 3.0, np.nan])
 
 

@@ -119,5 +119,5 @@ def test_evaluations_under_other_accounts_lie_beside_the_runs_own(tmp_path, caps
     assert "$625" in found["pass_probability"]["rules"]
     assert not (own.parent / "challenge.json").exists()
     assert own.read_bytes() == before
-    [trial] = {(each.config, each.data) for each in read_trials(path.parent).openings}
+    [trial] = {(each.config, each.data) for each in read_trials(path.parent).looks}
     assert trial[0] == read_json(path / "manifest.json")["config_sha256"]

@@ -240,7 +240,7 @@ def test_files_of_an_advisor_are_found_and_checked(project, tmp_path, monkeypatc
     project.rename(moved)
     monkeypatch.chdir(tmp_path)
     located = files.locate(config, manifest, moved / "runs" / "a")
-    assert files.named(located) == {key: str(moved / name) for key, name in names.items()}
+    assert files.list_files(located) == {key: str(moved / name) for key, name in names.items()}
     files.require(located, manifest, moved / "runs" / "a")
     for key, name in names.items():
         (moved / name).write_text("two")

@@ -9,8 +9,15 @@ import pytest
 from jaxtrade import load_config
 from jaxtrade.cli import main
 from jaxtrade.errors import DataError, StoppedTogetherError
-from jaxtrade.runs.processes import ALONE, PORT, Given, Layout, check_config, layout_of
-from jaxtrade.training import together
+from jaxtrade.runs.distributed import (
+    ALONE,
+    PORT,
+    ProcessFlags,
+    ProcessGroup,
+    check_config,
+    find_process_group,
+)
+from jaxtrade.training import multiprocess
 from tests.messages import missing, refused, refuses
 
 SLURM = {
@@ -36,11 +43,11 @@ SKY = {
     "SKYPILOT_NODE_IPS": "10.0.0.5\n10.0.0.6\n",
 }
 INDEXED = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "5"}
-NOTHING = Given()
+NOTHING = ProcessFlags()
 
 
 def found(given=NOTHING, installed=False, /, **env):
-    return layout_of(given, env, lambda name: installed)
+    return find_process_group(given, env, lambda name: installed)
 
 
 def test_without_a_word_a_process_is_alone():
@@ -54,12 +61,15 @@ def test_without_a_word_a_process_is_alone():
 @pytest.mark.parametrize(
     ("env", "layout"),
     [
-        (TRAINER, Layout("JAX_* variables", 1, 2, "es-node-0-0.es:29500")),
-        (SKY, Layout("SkyPilot", 1, 2, f"10.0.0.5:{PORT}")),
-        (SKY | {"JAX_COORDINATOR_PORT": "7000"}, Layout("SkyPilot", 1, 2, "10.0.0.5:7000")),
-        (SLURM, Layout("SLURM", 9, 16, None, "slurm")),
-        (OMPI, Layout("Open MPI", 3, 4, None, "ompi")),
-        ({"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}, Layout("Cloud TPU", 2, 4)),
+        (TRAINER, ProcessGroup("JAX_* variables", 1, 2, "es-node-0-0.es:29500")),
+        (SKY, ProcessGroup("SkyPilot", 1, 2, f"10.0.0.5:{PORT}")),
+        (SKY | {"JAX_COORDINATOR_PORT": "7000"}, ProcessGroup("SkyPilot", 1, 2, "10.0.0.5:7000")),
+        (SLURM, ProcessGroup("SLURM", 9, 16, None, "slurm")),
+        (OMPI, ProcessGroup("Open MPI", 3, 4, None, "ompi")),
+        (
+            {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"},
+            ProcessGroup("Cloud TPU", 2, 4),
+        ),
         (
             {
                 "TPU_WORKER_HOSTNAMES": "a,b",
@@ -67,7 +77,7 @@ def test_without_a_word_a_process_is_alone():
                 "MEGASCALE_NUM_SLICES": "3",
                 "MEGASCALE_SLICE_ID": "2",
             },
-            Layout("Cloud TPU", 5, 6),
+            ProcessGroup("Cloud TPU", 5, 6),
         ),
         # A pod of an indexed job that names the rest itself, as a JobSet of `jaxtrade launch` does.
         (
@@ -76,7 +86,7 @@ def test_without_a_word_a_process_is_alone():
                 "JAX_NUM_PROCESSES": "8",
                 "JOB_COMPLETION_INDEX": "5",
             },
-            Layout("JAX_* variables", 5, 8, "a:1"),
+            ProcessGroup("JAX_* variables", 5, 8, "a:1"),
         ),
     ],
 )
@@ -97,16 +107,16 @@ def test_one_task_joins_no_one():
 def test_kubernetes_is_left_to_jax_if_its_package_is_there():
     assert found(**INDEXED) is ALONE
     layout = found(NOTHING, True, **INDEXED)
-    assert layout == Layout("Kubernetes", 5, None)
+    assert layout == ProcessGroup("Kubernetes", 5, None)
     assert not layout.alone
     assert not missing(str(layout), "process 5", "Kubernetes")
 
 
 def test_flags_win_over_variables_and_these_over_engines():
-    flags = Given("10.0.0.9:1234", 3, 0)
-    assert found(flags, **TRAINER, **SLURM) == Layout("flags", 0, 3, "10.0.0.9:1234")
+    flags = ProcessFlags("10.0.0.9:1234", 3, 0)
+    assert found(flags, **TRAINER, **SLURM) == ProcessGroup("flags", 0, 3, "10.0.0.9:1234")
     assert found(**TRAINER, **SLURM).source == "JAX_* variables"
-    assert found(Given(num_processes=1), **SLURM) == Layout(
+    assert found(ProcessFlags(num_processes=1), **SLURM) == ProcessGroup(
         "flags"
     )  # alone, whatever the environment says
     assert found(**SLURM | {"JAX_NUM_PROCESSES": "1"}).alone
@@ -116,21 +126,21 @@ def test_flags_win_over_variables_and_these_over_engines():
     ("given", "env", "said"),
     [
         (
-            Given(num_processes=2),
+            ProcessFlags(num_processes=2),
             {},
             ("--num-processes=2:", "--coordinator", "--process-id", "missing"),
         ),
         (
-            Given(coordinator="a:1"),
+            ProcessFlags(coordinator="a:1"),
             {},
             ("--coordinator=a:1:", "--num-processes", "--process-id", "missing"),
         ),
         (
-            Given("a:1", 2, 2),
+            ProcessFlags("a:1", 2, 2),
             {},
             ("--process-id=2:", "--num-processes=2", "0 to 1"),
         ),
-        (Given("a", 2, 0), {}, ("--coordinator=a:", "HOST:PORT")),
+        (ProcessFlags("a", 2, 0), {}, ("--coordinator=a:", "HOST:PORT")),
         (NOTHING, TRAINER | {"JAX_PROCESS_ID": "2"}, ("JAX_PROCESS_ID=2:", "JAX_NUM_PROCESSES=2")),
         (
             NOTHING,
@@ -157,7 +167,7 @@ def test_contradictions_are_named(given, env, said):
 
 
 def test_what_processes_would_do_differently_is_refused():
-    two = Layout("flags", 1, 2, "a:1")
+    two = ProcessGroup("flags", 1, 2, "a:1")
     auto = load_config("quickstart", ["rollout.num_envs=auto"])
     advised = load_config("quickstart", ["env.task=advised", "advisor.kind=rules"])
     check_config(load_config("quickstart"), two)
@@ -210,30 +220,34 @@ class Service:
 @pytest.fixture
 def service(request, monkeypatch):
     made = Service(*request.param)
-    monkeypatch.setattr(together, "coordination", lambda: made)
-    monkeypatch.setattr(together, "_CALLS", together._Calls())
+    monkeypatch.setattr(multiprocess, "find_distributed_state", lambda: made)
+    monkeypatch.setattr(multiprocess, "_CALLS", multiprocess._Calls())
     return made
 
 
 def test_alone_every_function_is_the_identity():
-    assert (together.process_index(), together.process_count(), together.is_main()) == (0, 1, True)
-    assert together.from_main(lambda: {"a": 1}) == {"a": 1}
-    assert [together.agree(number) for number in (0, 15)] == [0, 15]
-    together.barrier("nobody")
+    assert (multiprocess.process_index(), multiprocess.process_count(), multiprocess.is_main()) == (
+        0,
+        1,
+        True,
+    )
+    assert multiprocess.from_main(lambda: {"a": 1}) == {"a": 1}
+    assert [multiprocess.agree(number) for number in (0, 15)] == [0, 15]
+    multiprocess.barrier("nobody")
 
 
 @pytest.mark.parametrize(
     "service", [(0, {"jaxtrade/2/1": "15", "jaxtrade/2/2": "0"})], indirect=True
 )
 def test_process_0_decides_and_the_largest_number_counts(service):
-    assert together.is_main()
-    assert together.from_main(lambda: 0.1) == 0.1
+    assert multiprocess.is_main()
+    assert multiprocess.from_main(lambda: 0.1) == 0.1
     assert json.loads(service.values["jaxtrade/1"]) == {"value": 0.1}
-    assert together.agree(2) == 15
+    assert multiprocess.agree(2) == 15
     assert service.barriers == ["jaxtrade/2/all"]
     assert "jaxtrade/1" not in service.values  # every process has read it by now
     with refused("no bars", kind=DataError):
-        together.from_main(_fails)
+        multiprocess.from_main(_fails)
     assert json.loads(service.values["jaxtrade/3"]) == {"error": "no bars", "exit_code": 2}
 
 
@@ -251,10 +265,14 @@ def test_process_0_decides_and_the_largest_number_counts(service):
     indirect=True,
 )
 def test_the_others_take_its_value_and_stop_with_its_code(service):
-    assert (together.is_main(), together.process_index(), together.process_count()) == (False, 1, 3)
-    assert together.from_main(_fails) == "runs/a"  # nothing is made here
+    assert (multiprocess.is_main(), multiprocess.process_index(), multiprocess.process_count()) == (
+        False,
+        1,
+        3,
+    )
+    assert multiprocess.from_main(_fails) == "runs/a"  # nothing is made here
     with pytest.raises(StoppedTogetherError, match=r"process 0 .*: full") as stop:
-        together.from_main(_fails)
+        multiprocess.from_main(_fails)
     assert stop.value.exit_code == 74
 
 

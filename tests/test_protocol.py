@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from jaxtrade.config import SplitConfig, load_config, make_config
 from jaxtrade.config.run import (
     ENOUGH,
-    chooses,
-    evaluations,
+    count_evaluations,
+    scores_by_default,
     split_note,
     split_of,
     with_control,
@@ -117,7 +117,7 @@ def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys):
     asked = load_config("quickstart", keys)
     config = with_split(asked, 200)
     assert numbers(config.split) == (20, 40, 1)
-    assert not chooses(asked, config)
+    assert not scores_by_default(asked, config)
     control = with_control(config, 40, 0).control
     assert (control.evaluate_every, control.keep) == (0, "last")
 
@@ -132,7 +132,9 @@ def test_agents_that_are_compared_in_other_ways_keep_their_last_policy(keys):
     ],
 )
 def test_evaluations_cost_a_small_share_of_the_training(steps, bars, expected):
-    assert evaluations(steps, bars) == expected  # 3 % of the steps over the bars, from 3 to 10
+    assert (
+        count_evaluations(steps, bars) == expected
+    )  # 3 % of the steps over the bars, from 3 to 10
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from jaxtrade.config import load_config
 from jaxtrade.curriculum.phases import start_check
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.runs.beginning import adopt, load_source, transferred
 from jaxtrade.runs.evaluate import Request, evaluate_run, history, replay_run
+from jaxtrade.runs.initial_state import adopt, begin_from, load_source
 from jaxtrade.runs.plan import check
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
@@ -77,7 +77,7 @@ def test_it_is_evaluated_and_replayed(entry):
 def test_a_wider_task_begins_with_the_same_greedy_policy(entry):
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    begun = transferred(setup, source)
+    begun = begin_from(setup, source)
     assert begun.coverage.complete
     assert begun.state.opening is None  # epsilon explores the new actions from the first update on
     assert start_check(source, setup, begun)["equal"] is True

@@ -8,7 +8,7 @@ import pytest
 from jaxtrade.advisor.host.journal import is_ended, read_journal
 from jaxtrade.cli.inspection import report_differences
 from jaxtrade.errors import JournalError
-from jaxtrade.runs.advice import check_whole, recorded_figures
+from jaxtrade.runs.advice import check_whole, recorded_metrics
 from tests.messages import missing, refused
 from tests.reading import FIXTURES, read_json
 
@@ -98,13 +98,13 @@ def test_a_journal_elsewhere_is_known_to_nobody(folder, tmp_path):
     alone = tmp_path / "advice.jsonl"
     shutil.copy(cut(folder, 2), alone)
     checked(alone)
-    assert recorded_figures(alone) is None
+    assert recorded_metrics(alone) is None
 
 
 def test_figures_that_are_no_json_are_said(folder):
     (folder / "advice.json").write_text("[1")
     with refused("advice.json: not a JSON", kind=JournalError):
-        recorded_figures(folder / "advice.jsonl")
+        recorded_metrics(folder / "advice.jsonl")
 
 
 def reported(run, profit, trades, config):

@@ -10,7 +10,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.dqn import first_own, ring
+from jaxtrade.rl.dqn import first_own, make_ring
 from jaxtrade.rl.q import q_contexts
 from jaxtrade.rl.replay import add
 from jaxtrade.runs import memory
@@ -34,7 +34,7 @@ def shapes_of(config):
     setup = prepare(config)
     ctx = q_contexts(config, setup.env, 1, summarise=None, stage=None, fusion=None)[1]
     refs = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params).ref
-    return ring(ctx, refs), jax.eval_shape(lambda refs: first_own(ctx, {}, refs), refs), refs
+    return make_ring(ctx, refs), jax.eval_shape(lambda refs: first_own(ctx, {}, refs), refs), refs
 
 
 def size_of(tree):
@@ -141,6 +141,6 @@ def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that
 
 def test_where_no_replay_fits_the_message_names_what_to_lower():
     config = dqn_config("rollout.num_envs=4096", "train.num_seeds=8", "dqn.batch_size=4096")
-    rest = (memory.need(config) - COPIES * 8 * MILLION * 64) / memory.FACTOR
+    rest = (memory.estimate_memory(config) - COPIES * 8 * MILLION * 64) / memory.FACTOR
     with refused("No replay fits: ", "rollout.num_envs", "rollout.num_steps", "train.num_seeds"):
         memory.check(config, int(rest) + 1000, "this machine")

@@ -13,11 +13,11 @@ from jaxtrade.cli.entry import main
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config
-from jaxtrade.evaluation.openings import trials_of
+from jaxtrade.evaluation.test_set_history import trials_of
 from jaxtrade.runs import job, rundir, trainer
 from jaxtrade.runs import train as training
 from jaxtrade.runs.agents import resumed_config
-from jaxtrade.runs.auto_envs import Measured
+from jaxtrade.runs.auto_envs import SizeMeasurement
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.compiling import Programs
@@ -131,7 +131,7 @@ def test_it_goes_on_where_it_stopped(limited, tmp_path):
         None,
     )
     assert (path / "config.yaml").read_bytes() == written
-    first, second = read_trials(path.parent).openings
+    first, second = read_trials(path.parent).looks
     assert first.config == second.config
     assert first.policies != second.policies, "the run went on: another policy, and another trial"
     assert len(trials_of([first, second])) == 2
@@ -195,7 +195,7 @@ def test_one_environment_is_timed_on_request_and_remembered(limited, monkeypatch
     monkeypatch.setattr(
         trainer,
         "measure_update",
-        lambda setup, limit: Measured(0, speeds[setup.config.rollout.num_envs], 0, 0.0),
+        lambda setup, limit: SizeMeasurement(0, speeds[setup.config.rollout.num_envs], 0, 0.0),
     )
     assert jt.performance_info(limited, against_one=True)["times_one_env"] == 6.0
     assert jt.performance_info(limited)["times_one_env"] == 6.0

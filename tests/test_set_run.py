@@ -13,7 +13,7 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.runs import evaluate as evaluation
 from jaxtrade.runs import rundir
-from jaxtrade.runs.stored import StoredEvaluation
+from jaxtrade.runs.stored_run import StoredEvaluation
 from jaxtrade.runs.train import run
 from tests import uncounted
 from tests.messages import refused
@@ -139,9 +139,9 @@ def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
         run_folder / "manifest.json",
         {"config_sha256": config.digest(), "data_sha256": "", "nproc": 1, "files": {}},
     )
-    assert evaluation._instead(run_folder, bars) == {
+    assert evaluation._data_overrides(run_folder, bars) == {
         f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv")
         for symbol in SYMBOLS
     }
     with refused("EURUSD, USDJPY; name", kind=DataError):
-        evaluation._instead(run_folder, bars / "eurusd_h1.csv")
+        evaluation._data_overrides(run_folder, bars / "eurusd_h1.csv")

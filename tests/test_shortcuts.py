@@ -3,7 +3,7 @@
 import pytest
 
 from jaxtrade.config import dump_config, load_config, make_config, read_values
-from jaxtrade.config.service import base_url, resolved
+from jaxtrade.config.service import base_url, resolve_shortcut
 from tests.messages import refused
 
 OLLAMA, OPENAI = "http://127.0.0.1:11434/v1", "https://api.openai.com/v1"
@@ -25,7 +25,7 @@ KEYED = {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"}
     ],
 )
 def test_a_configuration_resolves_it(kind, plain, options):
-    assert resolved(kind) == (plain, options)
+    assert resolve_shortcut(kind) == (plain, options)
     chosen = load_config("advised", [f'advisor.kind="{kind}"'])
     assert (chosen.advisor.kind, chosen.advisor.options) == (plain, options)
 

@@ -17,9 +17,9 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.rl.actor_critic import policy_of
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.transfer import check_layouts
-from jaxtrade.runs.beginning import adopt, layout_of, load_source, require_same, transferred
+from jaxtrade.rl.transfer import check_labels
 from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.initial_state import adopt, begin_from, label_policy, load_source, require_same
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import resume, run
 from tests.messages import refused, refuses
@@ -60,7 +60,7 @@ def test_the_transferred_policy_does_what_its_source_did(entry):
     source = load_source(entry)
     other = ("account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=0.7")
     setup = prepare(adopt(config("manage", *other), source))
-    begun = transferred(setup, source)
+    begun = begin_from(setup, source)
     assert begun.coverage.complete
     assert begun.coverage.new_slots == ("can_enter", "can_manage", "has_position")
     assert begun.coverage.new_actions == (
@@ -84,7 +84,7 @@ def test_every_step_of_the_way_adds_names_and_loses_none():
     """entry -> manage -> advised -> advised with an advice block, in both scalings."""
     for scaling in ("relative", "seed"):
         chain = [
-            layout_of(config(task, f"env.scaling={scaling}", *more))
+            label_policy(config(task, f"env.scaling={scaling}", *more))
             for task, *more in (
                 ("entry",),
                 ("manage",),
@@ -95,11 +95,11 @@ def test_every_step_of_the_way_adds_names_and_loses_none():
         assert tuple(len(layout.slots) for layout in chain) == (225, 228, 261, 268)
         assert [len(layout.actions) for layout in chain] == [3, 7, 7, 7]
         for mine, theirs in pairwise(chain):
-            check_layouts(mine, theirs)
+            check_labels(mine, theirs)
             assert set(mine.slots) < set(theirs.slots)
             assert set(mine.actions) <= set(theirs.actions)
             with refused("scaling"):
-                check_layouts(mine, theirs._replace(scaling="other"))
+                check_labels(mine, theirs._replace(scaling="other"))
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_a_run_that_saved_nothing_is_refused(entry, tmp_path):
 def test_a_policy_exported_while_opening_acts_as_the_run_does(entry, tmp_path):
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    policy = policy_of(transferred(setup, source).state)
+    policy = policy_of(begin_from(setup, source).state)
     save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.market, setup.config)
     loaded = load_policy(tmp_path)
     assert float(loaded.policy.opening.probability) == pytest.approx(0.01)
@@ -205,7 +205,7 @@ def test_the_ratio_is_one_while_actions_open(entry):
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "transfer.open_until=1.0"), source))
     exact = make_ppo(setup.config, setup.env, setup.plan.total_updates)
-    state, update = transferred(setup, source).state, jax.jit(exact.update)
+    state, update = begin_from(setup, source).state, jax.jit(exact.update)
     for _ in range(3):
         state, metrics = update(state, setup.params, None)
         assert float(metrics["ratio_error"]) < 1e-5

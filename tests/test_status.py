@@ -55,7 +55,7 @@ def test_a_sink_says_what_the_run_does(tmp_path):
     assert found.chunk_seconds is None, "one chunk has no time between two"
     sink.write([row(3)])
     assert (read(tmp_path).chunk_seconds or 0.0) >= 0
-    sink.failed(ValueError("first line\nsecond"))
+    sink.note_failure(ValueError("first line\nsecond"))
     sink.close()
     found = read(tmp_path)
     assert (found.phase, found.fault, found.steps) == ("ended", "ValueError: first line", 300)

@@ -20,17 +20,17 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import resolve
 from jaxtrade.config import load_config, make_config
 from jaxtrade.config.learners import TUNABLE, tunable_floats
-from jaxtrade.config.load import Agent, agents_of, config_of
+from jaxtrade.config.load import SweepAgent, agents_of, config_of
 from jaxtrade.config.sweep import Range, range_of, settings_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.seeds import ranking
-from jaxtrade.rl.dqn import HParams as DQNHParams
-from jaxtrade.rl.ppo import HParams, make_hparams
-from jaxtrade.rl.pqn import HParams as PQNHParams
+from jaxtrade.rl.dqn import DQNHParams as DQNHParams
+from jaxtrade.rl.ppo import PPOHParams, make_hparams
+from jaxtrade.rl.pqn import PQNHParams as PQNHParams
 from jaxtrade.runs import agents, memory, rundir
 from jaxtrade.runs.plan import check
-from jaxtrade.runs.setup import prepare, stacked
-from jaxtrade.runs.stored import _zone, chosen_number, policy_path
+from jaxtrade.runs.setup import prepare, stack_trees
+from jaxtrade.runs.stored_run import _zone, chosen_number, policy_path
 from jaxtrade.training.population import Stack
 from tests.env import worlds
 from tests.messages import missing, refused
@@ -59,7 +59,7 @@ def test_a_grid_counts_like_an_odometer_and_seeds_repeat():
 
 def test_without_a_sweep_the_agents_are_the_seeds():
     config = load_config("quickstart", ["train.num_seeds=3", "seed=4"])
-    assert agents_of(config) == tuple(Agent(i, 4 + i, 0, {}) for i in range(3))
+    assert agents_of(config) == tuple(SweepAgent(i, 4 + i, 0, {}) for i in range(3))
     assert config.agents == 3
     [group] = agents.groups_of(config)
     assert group.config is config
@@ -238,7 +238,7 @@ def test_the_folder_of_several_programs_is_no_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "kind"), [("ppo", HParams), ("dqn", DQNHParams), ("pqn", PQNHParams)]
+    ("algorithm", "kind"), [("ppo", PPOHParams), ("dqn", DQNHParams), ("pqn", PQNHParams)]
 )
 def test_tunable_keys_are_the_floats_of_the_state(algorithm, kind):
     assert set(TUNABLE[algorithm]) == set(kind.__dataclass_fields__)
@@ -249,7 +249,7 @@ def test_tunable_floats_are_those_that_a_state_begins_with(end):
     config = load_config("quickstart", [f"ppo.ent_coef_end={end}", "ppo.ent_coef=0.02"])
     state = make_hparams(config.ppo)
     assert {name: jnp.float32(value) for name, value in tunable_floats(config).items()} == {
-        name: getattr(state, name) for name in HParams.__dataclass_fields__
+        name: getattr(state, name) for name in PPOHParams.__dataclass_fields__
     }
 
 
@@ -257,18 +257,18 @@ def test_only_leaves_that_differ_get_an_axis_of_agents():
     market = worlds.walk_market(sessions=2, length=60)
     first = worlds.make_params(market)
     second = first.replace(contract=first.contract.replace(slippage=first.contract.slippage + 1))
-    params, axes = stacked([first, second, first])
+    params, axes = stack_trees([first, second, first])
     assert params.contract.slippage.tolist() == [
         int(first.contract.slippage) + step for step in (0, 1, 0)
     ]
     assert axes.contract.slippage == 0
     assert jax.tree.leaves(axes) == [0]
     assert params.market.close is first.market.close  # never copied
-    assert stacked([first, first.replace(max_steps=jnp.int32(first.max_steps))])[1] is None
+    assert stack_trees([first, first.replace(max_steps=jnp.int32(first.max_steps))])[1] is None
     with refused("structure or static fields", kind=ValueError):
-        stacked([first, first.replace(monitor=not first.monitor)])
+        stack_trees([first, first.replace(monitor=not first.monitor)])
     with refused("shapes or dtypes", kind=ValueError):
-        stacked([first, first.replace(max_steps=jnp.int32([1]))])
+        stack_trees([first, first.replace(max_steps=jnp.int32([1]))])
 
 
 def test_a_stack_of_a_sweep_names_its_agents(tmp_path):
@@ -369,14 +369,14 @@ def test_a_sweep_that_does_not_fit_names_its_flags():
 
 
 def test_the_ranking_is_by_score_with_ties_by_index():
-    found = ranking([0.5, 2.0, 0.5], [Agent(i, 0, i, {"ppo.gamma": 0.9}) for i in range(3)])
+    found = ranking([0.5, 2.0, 0.5], [SweepAgent(i, 0, i, {"ppo.gamma": 0.9}) for i in range(3)])
     assert [line.split(":")[0].strip() for line in found[1:]] == [
         "1. agent 1",
         "2. agent 0",
         "3. agent 2",
     ]
     assert "no test session" in found[0]
-    note = ranking([1.0], [Agent(0, 0, 0, {"reward.weights.loss": 1})])[1]
+    note = ranking([1.0], [SweepAgent(0, 0, 0, {"reward.weights.loss": 1})])[1]
     assert not missing(note, "reward.weights.loss", "equal values")
 
 

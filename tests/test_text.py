@@ -3,31 +3,33 @@
 import pytest
 
 from jaxtrade.text import (
-    aligned,
+    align,
     in_short,
     join_reasons,
     note_line,
     printable,
-    ruled,
     state_shortfall,
+    underline,
     year_runs,
 )
 
 
 def test_words_stand_left_and_figures_right():
-    assert aligned(
-        [["", "net", "trades"], ["flat", "0.00", "0"], ["random", "-1,250.50", "12"]]
-    ) == ["              net  trades", "flat         0.00       0", "random  -1,250.50      12"]
+    assert align([["", "net", "trades"], ["flat", "0.00", "0"], ["random", "-1,250.50", "12"]]) == [
+        "              net  trades",
+        "flat         0.00       0",
+        "random  -1,250.50      12",
+    ]
 
 
 def test_other_columns_may_be_words_and_no_line_ends_in_blanks():
-    assert aligned(
+    assert align(
         [["side", "x", "also"], ["ours", "10", "two cores"], ["theirs", "7", ""]], left=(0, 2)
     ) == ["side     x  also", "ours    10  two cores", "theirs   7"]
 
 
 def test_a_shorter_row_is_text_that_widens_nothing():
-    assert aligned(
+    assert align(
         [
             ["", "greedy", "flat"],
             ["a heading of no column"],
@@ -43,7 +45,7 @@ def test_a_shorter_row_is_text_that_widens_nothing():
 
 
 def test_a_rule_is_as_long_as_the_longest_line():
-    assert ruled(["a", "bcd"]) == ["a", "---", "bcd"]
+    assert underline(["a", "bcd"]) == ["a", "---", "bcd"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_what_others_wrote_moves_no_cursor():
         printable("a\x1b[2Jb\r\x07\u202e\udce9 é\tc\nd")
         == "a\\x1b[2Jb\\r\\x07\\u202e\\udce9 é\tc\nd"
     )
-    assert aligned([["run\x1b]0;title\x07", "1"], ["b", "2"]])[0] == "run\\x1b]0;title\\x07  1"
+    assert align([["run\x1b]0;title\x07", "1"], ["b", "2"]])[0] == "run\\x1b]0;title\\x07  1"
 
 
 def test_one_is_and_several_are():

@@ -18,7 +18,7 @@ from jaxtrade.cli import main
 from jaxtrade.config import make_config
 from jaxtrade.runs.plan import check_names
 from jaxtrade.storage import trackers
-from jaxtrade.storage.trackers import ROOM, About, TrackerSink, check_tracker, run_name
+from jaxtrade.storage.trackers import ROOM, TrackedRun, TrackerSink, check_tracker, run_name
 from tests.children import run_python, sets
 from tests.messages import refused
 from tests.reading import read_json
@@ -79,7 +79,7 @@ def test_a_resumed_run_keeps_its_name(tmp_path):
 def sink_of(folder, kind="wandb", resumed=False, online=False, **others):
     folder.mkdir(exist_ok=True)
     told = []
-    about = About(folder, run_name(folder, resumed), resumed, online, {"seed": 1})
+    about = TrackedRun(folder, run_name(folder, resumed), resumed, online, {"seed": 1})
     return TrackerSink(kind, about, told.append, **others), told
 
 

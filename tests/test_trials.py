@@ -18,8 +18,8 @@ from jaxtrade.storage import trials
 from jaxtrade.storage.trials import (
     HEAD,
     TRIALS,
-    SplitOpening,
-    append_opening,
+    SplitLook,
+    append_look,
     read_trials,
     trials_folder,
 )
@@ -32,7 +32,7 @@ DATES = ("2024-01-02", "2024-01-03")
 
 
 def opening(run="a", kind="train", net=(1.5, -2.0), data="d" * 8):
-    return SplitOpening(
+    return SplitLook(
         kind, run, "c" * 8, data, "test", DATES[0], DATES[1], 2, "greedy", DATES, {"0": net}
     )
 
@@ -41,7 +41,7 @@ def opening(run="a", kind="train", net=(1.5, -2.0), data="d" * 8):
 def log(tmp_path):
     """A folder with a log of five lines."""
     for number in range(1, 6):
-        assert append_opening(tmp_path, opening(f"run{number}")) == number
+        assert append_look(tmp_path, opening(f"run{number}")) == number
     return tmp_path
 
 
@@ -55,9 +55,9 @@ def write_lines(folder, lines):
 
 def test_what_is_appended_is_read_back(log):
     found = read_trials(log)
-    assert [each.run for each in found.openings] == [f"run{n}" for n in range(1, 6)]
-    assert found.openings[2] == opening("run3")._replace(utc=found.openings[2].utc)
-    assert re.fullmatch(r"[\dT:-]{19}Z", found.openings[2].utc)
+    assert [each.run for each in found.looks] == [f"run{n}" for n in range(1, 6)]
+    assert found.looks[2] == opening("run3")._replace(utc=found.looks[2].utc)
+    assert re.fullmatch(r"[\dT:-]{19}Z", found.looks[2].utc)
     assert found.notes == ()
     documents = [json.loads(line) for line in lines_of(log)]
     assert [each["number"] for each in documents] == [1, 2, 3, 4, 5]
@@ -72,7 +72,7 @@ def test_what_is_appended_is_read_back(log):
 
 
 def test_a_folder_without_a_log_has_no_openings(tmp_path):
-    assert read_trials(tmp_path).openings == ()
+    assert read_trials(tmp_path).looks == ()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -85,7 +85,7 @@ def test_an_edited_or_removed_line_is_named(log, number, said):
     for _ in range(3):
         with pytest.raises(DataError, match=rf"{TRIALS}: line {number}: {said}.*Restore"):
             read_trials(log)
-        append_opening(log, opening("later"))  # goes on, but hides nothing
+        append_look(log, opening("later"))  # goes on, but hides nothing
 
 
 def test_moved_and_inserted_lines_are_named(log):
@@ -105,7 +105,7 @@ def test_a_log_that_was_deleted_is_missed(log):
     (log / TRIALS).unlink()
     with refused("line 1: was removed", " 5 lines", kind=DataError):
         read_trials(log)
-    append_opening(log, opening("new"))
+    append_look(log, opening("new"))
     with refused("line 1: was removed", kind=DataError):
         read_trials(log)
 
@@ -118,7 +118,7 @@ def test_a_head_that_is_missing_or_damaged_is_said_and_not_mended(log, content):
     for _ in range(2):
         with pytest.raises(DataError, match=HEAD):
             read_trials(log)
-        append_opening(log, opening("later"))
+        append_look(log, opening("later"))
     assert len(lines_of(log)) == 7
 
 
@@ -127,11 +127,11 @@ def test_a_torn_last_line_is_a_note_and_is_cut(log):
     with (log / TRIALS).open("ab") as file:
         file.write(lines_of(log)[-1][:40])
     found = read_trials(log)
-    assert len(found.openings) == 5
+    assert len(found.looks) == 5
     [note] = found.notes
     assert not missing(note, log / TRIALS, "line 6 is torn", "40 bytes")
-    assert append_opening(log, opening("next")) == 6
-    assert [each.run for each in read_trials(log).openings][-2:] == ["run5", "next"]
+    assert append_look(log, opening("next")) == 6
+    assert [each.run for each in read_trials(log).looks][-2:] == ["run5", "next"]
     assert read_trials(log).notes == ()
 
 
@@ -141,17 +141,17 @@ def test_a_whole_line_that_was_torn_later_stays_as_evidence(log):
     for _ in range(2):
         with refused("line 5: ", kind=DataError):
             read_trials(log)
-        append_opening(log, opening("next"))
+        append_look(log, opening("next"))
     assert lines[4][:40] in (log / TRIALS).read_bytes()
 
 
 def test_a_process_killed_between_line_and_head_breaks_nothing(log):
     before = (log / HEAD).read_bytes()
-    append_opening(log, opening("six"))
+    append_look(log, opening("six"))
     (log / HEAD).write_bytes(before)
-    assert len(read_trials(log).openings) == 6
-    assert append_opening(log, opening("seven")) == 7
-    assert len(read_trials(log).openings) == 7
+    assert len(read_trials(log).looks) == 6
+    assert append_look(log, opening("seven")) == 7
+    assert len(read_trials(log).looks) == 7
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,7 +160,7 @@ def test_any_changed_byte_is_found(tmp_path_factory, data):
     """A line's end, a digest, a figure: whatever it is."""
     folder = tmp_path_factory.mktemp("log")
     for number in range(3):
-        append_opening(folder, opening(f"run{number}"))
+        append_look(folder, opening(f"run{number}"))
     whole = (folder / TRIALS).read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda value: value != whole[at]))
@@ -174,19 +174,19 @@ def test_processes_append_at_once(tmp_path):
     code = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from jaxtrade.storage.trials import SplitOpening, append_opening
+        from jaxtrade.storage.trials import SplitLook, append_look
         for i in range(25):
-            append_opening(Path({str(tmp_path)!r}), SplitOpening("evaluate", f"{{sys.argv[1]}}-{{i}}", "c", "d", "test",
+            append_look(Path({str(tmp_path)!r}), SplitLook("evaluate", f"{{sys.argv[1]}}-{{i}}", "c", "d", "test",
                            "2024-01-02", "2024-01-03", 2, "greedy", {DATES!r}, {{"0": (1.0, 2.0)}}))
     """)
     started = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=ROOT) for n in range(4)]
     assert [process.wait(timeout=60) for process in started] == [0] * 4
     found = read_trials(tmp_path)
-    assert sorted(each.run for each in found.openings) == sorted(
+    assert sorted(each.run for each in found.looks) == sorted(
         f"{n}-{i}" for n in range(4) for i in range(25)
     )
     for process in range(4):
-        own = [each.run for each in found.openings if each.run.startswith(f"{process}-")]
+        own = [each.run for each in found.looks if each.run.startswith(f"{process}-")]
         assert own == [f"{process}-{i}" for i in range(25)]
 
 
@@ -194,11 +194,11 @@ def test_processes_killed_while_they_append_leave_a_whole_log(tmp_path):
     code = textwrap.dedent(f"""
         import sys
         from pathlib import Path
-        from jaxtrade.storage.trials import SplitOpening, append_opening
+        from jaxtrade.storage.trials import SplitLook, append_look
         days = tuple(f"2024-01-{{d:02d}}" for d in range(1, 31))
         print("go", flush=True)
         for i in range(100000):
-            append_opening(Path({str(tmp_path)!r}), SplitOpening("train", f"r{{i}}", "c", "d", "test", days[0],
+            append_look(Path({str(tmp_path)!r}), SplitLook("train", f"r{{i}}", "c", "d", "test", days[0],
                            days[-1], 30, "greedy", days, {{str(seed): (1.0,) * 30 for seed in range(50)}}))
     """)
     for _ in range(3):
@@ -212,21 +212,21 @@ def test_processes_killed_while_they_append_leave_a_whole_log(tmp_path):
         process.wait()
         process.stdout.close()
         read_trials(tmp_path)
-    number = append_opening(tmp_path, opening("after"))
+    number = append_look(tmp_path, opening("after"))
     found = read_trials(tmp_path)
-    assert len(found.openings) == number >= 16
+    assert len(found.looks) == number >= 16
     assert found.notes == ()
 
 
 def test_a_lock_that_is_held_is_waited_for_and_then_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "PATIENCE", 0.1)
-    append_opening(tmp_path, opening())
+    append_look(tmp_path, opening())
     with (
-        trials._locked(tmp_path / TRIALS),
+        trials._open_locked(tmp_path / TRIALS),
         refused("held its lock for 0.1 s", kind=StorageError),
     ):
-        append_opening(tmp_path, opening())
-    assert append_opening(tmp_path, opening()) == 2
+        append_look(tmp_path, opening())
+    assert append_look(tmp_path, opening()) == 2
 
 
 def test_a_full_disk_leaves_the_log_whole(log):
@@ -239,18 +239,18 @@ def test_a_full_disk_leaves_the_log_whole(log):
     code = textwrap.dedent(f"""
         import resource, signal, sys
         from pathlib import Path
-        from jaxtrade.storage.trials import SplitOpening, append_opening
+        from jaxtrade.storage.trials import SplitLook, append_look
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, ({len(whole) + 50}, {resource.RLIM_INFINITY}))
         try:
-            append_opening(Path({str(log)!r}), SplitOpening("train", "r", "c", "d", "test", "a", "b", 1, "greedy"))
+            append_look(Path({str(log)!r}), SplitLook("train", "r", "c", "d", "test", "a", "b", 1, "greedy"))
         except OSError as error:
             print("refused", error.errno)
     """)
     done = run_python("-c", code, cwd=ROOT, check=True)
     assert done.stdout.startswith("refused"), done.stderr
     assert (log / TRIALS).read_bytes() == whole
-    assert len(read_trials(log).openings) == 5
+    assert len(read_trials(log).looks) == 5
 
 
 def test_a_head_that_cannot_be_written_takes_its_line_back(log):
@@ -258,11 +258,11 @@ def test_a_head_that_cannot_be_written_takes_its_line_back(log):
     whole = (log / TRIALS).read_bytes()
     (log / f"{HEAD}.tmp").mkdir()  # for root too
     with pytest.raises(OSError, match=HEAD):
-        append_opening(log, opening("six"))
+        append_look(log, opening("six"))
     assert (log / TRIALS).read_bytes() == whole
     (log / f"{HEAD}.tmp").rmdir()
-    assert append_opening(log, opening("six")) == 6
-    assert len(read_trials(log).openings) == 6
+    assert append_look(log, opening("six")) == 6
+    assert len(read_trials(log).looks) == 6
 
 
 def test_a_log_that_cannot_be_opened_raises_and_nothing_is_written(tmp_path):
@@ -271,12 +271,12 @@ def test_a_log_that_cannot_be_opened_raises_and_nothing_is_written(tmp_path):
     """
     (tmp_path / TRIALS).mkdir()
     with pytest.raises(IsADirectoryError, match=TRIALS):
-        append_opening(tmp_path, opening())
+        append_look(tmp_path, opening())
     assert list(tmp_path.iterdir()) == [tmp_path / TRIALS]
     (tmp_path / TRIALS).rmdir()
     (tmp_path / "file").write_bytes(b"as it was")
     with pytest.raises(NotADirectoryError, match=TRIALS):
-        append_opening(tmp_path / "file", opening())
+        append_look(tmp_path / "file", opening())
     assert (tmp_path / "file").read_bytes() == b"as it was"
 
 
@@ -293,26 +293,26 @@ def test_the_log_of_a_part_lies_beside_the_whole(tmp_path):
 
 @pytest.mark.parametrize("changes", [{"net": {"0": (1.0,)}}, {"bars": {"ES": ("a1",)}}])
 def test_profits_and_digests_that_do_not_fit_the_days_are_named(tmp_path, changes):
-    append_opening(tmp_path, opening()._replace(**changes))
+    append_look(tmp_path, opening()._replace(**changes))
     with refused("line 1: ", " 2 days", kind=DataError):
         read_trials(tmp_path)
 
 
 def test_another_format_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(trials, "FORMAT", 2)
-    append_opening(tmp_path, opening())
+    append_look(tmp_path, opening())
     monkeypatch.undo()
     with refused("line 1: format 2, ", "reads 1", kind=DataError):
         read_trials(Path(tmp_path))
 
 
 def test_lines_of_a_version_without_digests_are_read(tmp_path):
-    append_opening(tmp_path, opening()._replace(bars={"ES": ("a1", "b2")}))
-    assert read_trials(tmp_path).openings[0].bars == {"ES": ("a1", "b2")}
+    append_look(tmp_path, opening()._replace(bars={"ES": ("a1", "b2")}))
+    assert read_trials(tmp_path).looks[0].bars == {"ES": ("a1", "b2")}
     line = json.loads(lines_of(tmp_path)[0])
     del line["bars"]
     old = json.dumps(line | {"chosen": False}).encode()
     write_lines(tmp_path, [old + b"\n"])
     (tmp_path / HEAD).write_text(json.dumps({"lines": 1, "sha256": trials.sha_of(old)}))
-    [found] = read_trials(tmp_path).openings
+    [found] = read_trials(tmp_path).looks
     assert found == opening()._replace(utc=found.utc)

@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.reporting import collect
 from jaxtrade.runs.evaluate import Request, evaluate_run
-from jaxtrade.runs.stored import open_run
+from jaxtrade.runs.stored_run import open_run
 from jaxtrade.runs.train import run
 from jaxtrade.storage.status import is_alive, read_status
 from jaxtrade.storage.trials import TRIALS, read_trials
@@ -43,7 +43,7 @@ def report(path, split="test"):
 
 
 def test_a_training_enters_its_opening_before_it_shows_it(trained):
-    [opening] = read_trials(trained.parent).openings
+    [opening] = read_trials(trained.parent).looks
     document, text = report(trained)
     manifest = read_json(trained / "manifest.json")
     settings = document["settings"]

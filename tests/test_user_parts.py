@@ -17,7 +17,7 @@ from jaxtrade.env.rewards import register_term
 from jaxtrade.env.tasks.base import MANAGE, ManageTask, register_task
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS, TASKS
-from jaxtrade.rl.listening import advised_action, exposure, side_after
+from jaxtrade.rl.advice import advised_action, exposure, side_after
 from jaxtrade.runs.evaluate import Request, history, replay_run
 from tests.env import worlds
 from tests.messages import missing, refused

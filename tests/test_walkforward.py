@@ -16,9 +16,9 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation.evaluators import evaluate
 from jaxtrade.evaluation.run_days import WalkDays, read_walk_days, write_walk_days
 from jaxtrade.runs import evaluate as evaluation
-from jaxtrade.runs.openings import UNCOUNTED
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
+from jaxtrade.runs.trial_log import UNCOUNTED
 from jaxtrade.runs.walk_document import walk_table
 from jaxtrade.runs.walkforward import bundle_path, resume_walk, walk_forward
 from jaxtrade.storage.trials import TRIALS, read_trials
@@ -152,7 +152,7 @@ def test_a_day_of_several_folds_has_the_weight_of_one():
     days = made_days()
     assert days.independent == 3
     np.testing.assert_array_equal(days.per_fold(days.net), [[1.5, 5.0], [3.5, 9.0]])
-    np.testing.assert_allclose(days.pooled(days.net), [(1 + 3 + 6) / 3, (3 + 6 + 10) / 3])
+    np.testing.assert_allclose(days.pool(days.net), [(1 + 3 + 6) / 3, (3 + 6 + 10) / 3])
     assert days.by_date(days.net)[1] is None
     forward = replace(days, date=np.array([12, 13, 10, 11]))
     net, fold = forward.by_date(forward.net)
@@ -248,7 +248,7 @@ def test_the_files_have_the_figures(walked):
 
 @pytest.mark.slow
 def test_the_tested_days_are_entered_in_the_trial_log_once(walked):
-    [opening] = read_trials(walked.path.parent).openings
+    [opening] = read_trials(walked.path.parent).looks
     assert (opening.kind, opening.run, opening.split) == ("walkforward", "walk", "test")
     assert opening.dates == ("2013-10-10", "2013-10-11") == (opening.first, opening.last)
     assert opening.net == {
@@ -267,7 +267,7 @@ def test_the_tested_days_are_entered_in_the_trial_log_once(walked):
     assert said in walked.table
     again = resume_walk(walked.path)
     assert said in again.table, "a finished walk-forward shows nothing new"
-    assert len(read_trials(walked.path.parent).openings) == 1
+    assert len(read_trials(walked.path.parent).looks) == 1
 
 
 @pytest.mark.slow
@@ -331,7 +331,7 @@ def test_cpcv_tests_every_day_once_per_path(tmp_path):
     assert mean == pytest.approx(document["pooled"]["net_per_day"]["mean"])
     assert read_json(result.path / "manifest.json")["seed"] == 3
     assert load_config(str(result.path / "config.yaml")).split.automatic
-    [opening] = read_trials(tmp_path).openings
+    [opening] = read_trials(tmp_path).looks
     of_day = [
         days.net[0, days.date.astype("datetime64[D]") == np.datetime64(day)]
         for day in opening.dates

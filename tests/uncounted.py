@@ -2,7 +2,7 @@
 sessions once more.
 """
 
-from jaxtrade.evaluation.openings import ABSENT, PREFIX
+from jaxtrade.evaluation.test_set_history import ABSENT, PREFIX
 
 
 def document(found):

@@ -38,6 +38,15 @@ LAYOUT = {
 STARTS, ENDS = ("FSTRING_START", "TSTRING_START"), ("FSTRING_END", "TSTRING_END")
 ENGLISH = re.compile(r"[A-Za-z][A-Za-z']+")
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+# Participles that do not end in -ed, and words in -ed that are verbs.
+IRREGULAR = re.compile(
+    r"begun|born|bought|bound|broken|brought|built|caught|chosen|done|dealt|drawn|driven|"
+    r"eaten|fallen|fed|felt|forgotten|fought|found|frozen|given|gone|grown|heard|held|hidden|"
+    r"kept|known|laid|led|left|lent|lost|made|meant|met|overridden|overwritten|paid|risen|"
+    r"said|seen|sent|shaken|shown|sold|spent|spoken|spun|stood|struck|sunk|swept|taken|"
+    r"taught|thought|thrown|told|torn|understood|undone|unspoken|won|worn|woven|written"
+)
+VERBS = {"embed", "exceed", "feed", "need", "proceed", "seed", "speed"}
 
 
 class Weight(NamedTuple):
@@ -80,6 +89,22 @@ def names(tree):
     for each in ast.walk(tree):
         if isinstance(each, ast.Name | ast.Attribute) and isinstance(each.ctx, ast.Load):
             yield each.id if isinstance(each, ast.Name) else each.attr
+
+
+def is_participle(name):
+    """Return whether a function's name is one bare participle, as `joined`: a function is a verb."""
+    word = name.strip("_")
+    return IRREGULAR.fullmatch(word) is not None or (
+        word.endswith("ed") and "_" not in word and word not in VERBS
+    )
+
+
+def names_of(root, kind):
+    """List the names of the package's functions or classes, one for each definition."""
+    for path in sorted((root / "jaxtrade").rglob("*.py")):
+        yield from (
+            each.name for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, kind)
+        )
 
 
 def asserted(tree):
@@ -220,6 +245,15 @@ def main():
         )
     english = sum(asserted(ast.parse(path.read_text())) for path in (root / "tests").rglob("*.py"))
     print(f"English sentences that tests assert: {english:,}")
+    bare = sum(map(is_participle, names_of(root, FUNCTIONS)))
+    twice = sorted(
+        name
+        for name, count in collections.Counter(names_of(root, ast.ClassDef)).items()
+        if count > 1
+    )
+    print(
+        f"functions that are bare participles: {bare}; names of several classes: {' '.join(twice) or 'none'}"
+    )
     keys, arguments = _asked(root, COUNTS)
     print(f"configuration keys: {keys}; command-line arguments: {arguments}")
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.transfer import require_complete
-from jaxtrade.runs.beginning import layout_of
+from jaxtrade.runs.initial_state import label_policy
 from jaxtrade.training.population import Stack
 
 from . import LEVEL, interval, main, training
@@ -54,12 +54,12 @@ class Phase:
         if before is None:
             return fresh
         phase, state = before
-        source, target = layout_of(phase.config), layout_of(self.config)
-        transfer.check_layouts(source, target)
+        source, target = label_policy(phase.config), label_policy(self.config)
+        transfer.check_labels(source, target)
         carried = transfer.transfer(state.params, state.normaliser, None, source, fresh, target)
         require_complete(carried.coverage, allowed=False)
         return transfer.begin(
-            fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig())
+            fresh, carried, transfer.plan_unlock(carried.coverage, target, TransferConfig())
         )
 
     def train(self, state):
@@ -80,7 +80,8 @@ def summary(rewards, before):
     """Environment steps of every seed until the target; before: updates of earlier phases, counted
     along.
 
-    first_reward_each: reward per step of the first rollout, before any update of this task."""
+    first_reward_each: reward per step of the first rollout, before any update of this task.
+    """
     found = [updates_to_target(column) for column in rewards.T]
     steps = [(before + updates) * chosen.ROLLOUT for updates, _ in found]
     return {
@@ -106,7 +107,8 @@ def over(ours, theirs, axis=None):
 
 def run(quick):
     """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
-    scratch's steps over the curriculum's, above 1 where the curriculum needs fewer."""
+    scratch's steps over the curriculum's, above 1 where the curriculum needs fewer.
+    """
     budget, early, seeds = (4, 2, 2) if quick else (UPDATES, EARLY, SEEDS)
     before = None
     rewards = scratch = np.empty((0, seeds))

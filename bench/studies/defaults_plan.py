@@ -12,6 +12,7 @@ import yaml
 
 class Cell(NamedTuple):
     """part: of the page. label: what its static keys are called. static: overrides `key=value`.
+
     variants: name -> tunable floats over those of the configuration. points: how often the policies
     are judged on the way.
     """

@@ -31,6 +31,7 @@ MARKET = "data.source=synthetic account.preset=rules_off_50k split.test_sessions
 
 class Problem(NamedTuple):
     """kind: market, control or bars. keys: of the configuration, beside `MARKET` for a market.
+
     optimum, random: dollars per fresh session of the solved policy and of random trading; a test
     computes them again. environment: gymnax's name.
     """

@@ -115,7 +115,8 @@ def difference(ours, theirs):
 
 def run(quick):
     """`held_out`: reward per held-out session of each side, by repeat. `differences`: of
-    population-based training from the others, paired by repeat."""
+    population-based training from the others, paired by repeat.
+    """
     shape = QUICK if quick else {"agents": AGENTS, "updates": UPDATES, "period": PERIOD}
     repeats = 2 if quick else REPEATS
     trial = Trial(**shape)

@@ -3,7 +3,7 @@
 Markets are the bundled week of ES, its phase-randomised copies and random walks on its sessions. An
 advisor gives an opinion (+1 or -1, confidence 0.6) about every decision bar of the training
 sessions. Its answers become visible in a random order, `ROWS` at a time, and are scored by the
-library's own `what_followed`, `scored` and `log_odds`. Trust is false if it is not 0 after the last
+library's own `what_followed`, `score_delta` and `log_odds`. Trust is false if it is not 0 after the last
 answer, in any range of confidence. `ever` also counts draws in which it was not 0 at some earlier
 time. Every draw has another market (except real bars), other opinions and another order.
 
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from jaxtrade.advisor.outcomes import log_odds, no_outcomes, scored, what_followed
+from jaxtrade.advisor.outcomes import log_odds, no_outcomes, score_delta, what_followed
 from jaxtrade.advisor.questions import in_sessions, round_turn
 from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
@@ -137,7 +137,9 @@ OF_PATH_ALONE = ("always long", "always short", "follow the trend of 30 bars")
 
 def answers(opinion, layout, random, ranges):
     """All answers in the order in which they become visible: NumPy arrays [updates, ROWS, ...].
-    ranges: of confidence, in which the answers lie at random."""
+
+    ranges: of confidence, in which the answers lie at random.
+    """
     order = random.permutation(layout.asked)
     updates = -(-len(order) // ROWS)
     bars = np.full(updates * ROWS, layout.bars, np.int32)
@@ -157,7 +159,7 @@ def trusts_of(config, bars):
 
     def one(deltas, followed):
         def step(outcomes, delta):
-            outcomes = scored(outcomes, delta, followed, float(config.memory))
+            outcomes = score_delta(outcomes, delta, followed, float(config.memory))
             return outcomes, log_odds(outcomes, config.prior, config.abstain, config.cap)
 
         return jax.lax.scan(step, no_outcomes(config, bars), deltas)[1]
@@ -173,7 +175,8 @@ def interval(hits, draws):
 def measured(trust):
     """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
     interval, the share that ever had trust, and the mean size of trust after the last update (its
-    largest range)."""
+    largest range).
+    """
     draws, last = len(trust), np.abs(trust[:, -1]).max(axis=-1)
     hits = int((last > 0).sum())
     return {

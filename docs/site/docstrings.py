@@ -14,6 +14,6 @@ class Sections(Extension):
     """Put an empty line above each section, which griffe expects."""
 
     def on_instance(self, *, obj: Object, **_: Any) -> None:
-        """Called for each object once it is read."""
+        """Lay out the docstring of an object, once it is read."""
         if obj.docstring is not None:
             obj.docstring.value = SECTION.sub("\n\n", obj.docstring.value)

@@ -16,7 +16,10 @@ LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)")  # [text](../outside/of/docs)
 
 
 def inside(page: str, link: str) -> str | None:
-    """The path in the repository of a link that leaves `docs`; None if it stays inside. page: its path in `docs`."""
+    """Return the path in the repository of a link that leaves `docs`; None if it stays inside.
+
+    page: its path in `docs`.
+    """
     target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
     return None if target.startswith("docs/") else target
 

@@ -1,5 +1,5 @@
-"""The folder of an ablation. It stores the ablation's settings, so that a killed one resumes to the
-same bits.
+"""The folder of an ablation. It stores the ablation's settings, so that a killed one resumes
+and stays bit-identical.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BEGIN, TRAINING = (
 
 
 def settings_of(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str]) -> dict[str, Any]:
-    """The settings that a resumed ablation must share with the original."""
+    """Return the settings that a resumed ablation must share with the original."""
     return {"config_sha256": config.digest(), "kinds": list(kinds), "fusions": list(fusions)}
 
 
@@ -39,8 +39,7 @@ def check_new(folder: Path) -> None:
 
 
 def reopen(folder: Path, settings: dict[str, Any]) -> None:
-    """Restore the number of threads and the compiler flags with which the ablation in `folder`
-    started.
+    """Restore the number of threads and the compiler flags with which the folder's ablation began.
 
     Call it before JAX starts, because JAX reads these environment variables only once. Raises
     ConfigError where the folder holds no ablation, or one with other settings.

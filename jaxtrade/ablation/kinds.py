@@ -2,8 +2,8 @@
 belongs to which.
 
 none              no answers
-turn[:Q]          mock:skilled:Q, and from the middle of the run on the answers of mock:adversarial:Q (Q is 0.6 if
-                  absent)
+turn[:Q]          mock:skilled:Q, and from the middle of the run on the answers of
+                  mock:adversarial:Q (Q is 0.6 if absent)
 table:FILE        a snapshot written by `jaxtrade advise precompute`
 other             a value of `advisor.kind` that answers at once: rules, mock:KIND[:NUMBER][/OTHER], recorded:FILE
 """
@@ -45,11 +45,12 @@ _PLACEBOS = (PLACEBO, "mock:permuted/")  # answers that no longer belong to thei
 
 
 def parse_kinds(text: str | None) -> tuple[str, ...]:
-    """Kinds from a text that separates them by commas, with `none` put first. None gives the
-    default matrix.
+    """Parse kinds that are separated by commas, and put `none` first.
 
-    Raises ConfigError for an unknown or slow kind, and where there is nothing to compare with
-    `none`.
+    None gives the default matrix.
+
+    Raises ConfigError for an unknown or slow kind, and where there is nothing to compare
+    with `none`.
     """
     if text is None:
         return DEFAULT
@@ -66,7 +67,7 @@ def parse_kinds(text: str | None) -> tuple[str, ...]:
 
 
 def parse_fusions(text: str | None) -> tuple[str, ...]:
-    """Fusions from a text that separates them by commas. None gives `trust` and `slots`.
+    """Parse fusions that are separated by commas. None gives `trust` and `slots`.
 
     Raises ConfigError for an unknown fusion or an empty list.
     """
@@ -115,7 +116,7 @@ def check_kind(kind: str) -> None:
 
 
 def turn_skill(kind: str) -> str:
-    """The Q of turn[:Q] as text. Raises ConfigError where it is not a number from 0 to 1."""
+    """Return the Q of turn[:Q] as text. Raises ConfigError where it is not a number from 0 to 1."""
     number = kind.partition(":")[2] or str(TURN_SKILL)
     try:
         if not 0.0 <= float(number) <= 1.0:
@@ -128,21 +129,27 @@ def turn_skill(kind: str) -> str:
 
 
 def innermost(kind: str) -> str:
-    """The innermost backend of a kind: mock:skilled:0.6 for mock:delayed:5/mock:skilled:0.6."""
+    """Return the innermost backend of a kind.
+
+    It is mock:skilled:0.6 for mock:delayed:5/mock:skilled:0.6.
+    """
     own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
     return innermost(other) if other else own
 
 
 def is_placebo(kind: str) -> bool:
-    """Whether the kind moves its answers to other bars (`shifted`, `permuted`), so that they tell
-    nothing of their own.
+    """Return whether the kind moves its answers to other bars (`shifted`, `permuted`).
+
+    They then say nothing of their own bars.
     """
     return kind.startswith(_PLACEBOS)
 
 
 def placebo_file(kind: str) -> str | None:
-    """The FILE of a snapshot's placebo, `mock:shifted/table:FILE`; None for other kinds. No other
-    mock changes a snapshot."""
+    """Return the FILE of a snapshot's placebo, `mock:shifted/table:FILE`; None for other kinds.
+
+    No other mock changes a snapshot.
+    """
     return next(
         (
             kind.removeprefix(f"{head}table:")
@@ -153,11 +160,12 @@ def placebo_file(kind: str) -> str | None:
     )
 
 
-def cheats(kind: str) -> bool:
-    """Whether the kind reads the future. Such a mock measures how well training uses advice of a
-    known skill.
+def reads_future(kind: str) -> bool:
+    """Return whether the kind reads the future.
 
-    A placebo does not count: its answers belong to other bars, so they do not tell the future of
+    Such a mock measures how well training uses advice of a known skill.
+
+    A placebo does not count: its answers belong to other bars, so they do not predict the future of
     their own.
     """
     inner = innermost(kind)
@@ -167,8 +175,10 @@ def cheats(kind: str) -> bool:
 
 
 def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
-    """The placebo that a kind is compared with: its own answers moved by sessions, else its own
-    shuffled answers, else the only placebo among `kinds`.
+    """Choose the placebo that a kind is compared with.
+
+    It is its own answers moved by sessions, else its own shuffled answers, else the only placebo
+    among `kinds`.
 
     None for `none` and for placebos, and where none of these exists.
     """
@@ -181,14 +191,16 @@ def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
 
 
 def own_placebo(kind: str, kinds: Sequence[str]) -> str | None:
-    """The kind's own answers on other bars, where `kinds` has them: moved by sessions, else
-    shuffled. Else None.
+    """Find the kind's own answers on other bars in `kinds`: moved by sessions, else shuffled.
+
+    None without either.
     """
     return next((head + kind for head in _PLACEBOS if head + kind in kinds), None)
 
 
 def is_real(kind: str) -> bool:
-    """Whether the answers may come from a real advisor (a snapshot or recorded answers), not from a
-    mock or the rules.
+    """Return whether the answers may come from a real advisor (a snapshot or recorded answers).
+
+    Mocks and rules are not real.
     """
     return innermost(kind).partition(":")[0] in ("table", "recorded")

@@ -35,21 +35,21 @@ from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import Record, decision_bars
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening import (
+from jaxtrade.rl.advice import (
     AdviceState,
     Fusion,
     make_fusion,
     start_advice,
     with_answers,
 )
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.loop import Plan, plan_run, train
+from jaxtrade.training.loop import RunLength, plan_run, train
 from jaxtrade.training.population import SEEDS, Axes, Stack
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
@@ -70,24 +70,28 @@ _TURN = 0x7412  # random stream for the order in which second answers arrive
 
 
 class FusionTraining(NamedTuple):
-    """What is needed to train one fusion. params: of the training sessions, without advice."""
+    """What is needed to train one fusion.
+
+    params: of the training sessions, without advice.
+    """
 
     config: RunConfig
     env: TradingEnv
     params: EnvParams
-    plan: Plan
+    plan: RunLength
     fusion: Fusion
     algorithm: Learner
 
 
-class Trained(NamedTuple):
+class TrainedAblation(NamedTuple):
     """The result of training K kinds x S seeds for U updates.
 
-    state: [K, S, ...], without advice. advice: at the end of training, in the form of
-        `first_advice`. history:
-    float64[U, K, S] per figure, NaN where undefined. turned: first update with second answers, or
-    None. seconds: training time, without compile_seconds. health: check -> (passed, value) of the
-    worst agent over the whole run.
+    state: [K, S, ...], without advice.
+    advice: at the end of training, in the form of `first_advice`.
+    history: float64[U, K, S] per metric, NaN where undefined.
+    turned: first update with second answers, or None.
+    seconds: training time, without compile_seconds.
+    health: check -> (passed, value) of the worst agent over the whole run.
     """
 
     state: PyTree
@@ -100,8 +104,9 @@ class Trained(NamedTuple):
 
 
 def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
-    """The configuration of one fusion. `slots` adds advice to the observation, which changes the
-    network.
+    """Return the configuration of one fusion.
+
+    `slots` adds advice to the observation, which changes the network.
     """
     advisor = config.advisor.model_copy(update={"kind": "none", "fusion": fusion})
     env = config.env.model_copy(update={"advice": config.env.advice or fusion == "slots"})
@@ -111,7 +116,10 @@ def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
 def make_learner(
     config: RunConfig, fusion: str, market: Market, sessions: SessionSet
 ) -> FusionTraining:
-    """The learner of a fusion on the training sessions. Raises ConfigError like `make_params`."""
+    """Make the learner of a fusion on the training sessions.
+
+    Raises ConfigError like `make_params`.
+    """
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
     params = make_params(market, sessions, config)
@@ -129,13 +137,14 @@ def make_learner(
     return FusionTraining(config, env, params, plan, chosen, algorithm)
 
 
-def padded(
+def pad_answers(
     answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1
 ) -> Delta:
-    """Answers of K kinds as one NumPy delta with leaves [K, ...].
+    """Pad answers of K kinds to one NumPy delta with leaves [K, ...].
 
-    It is padded to the longest kind's number of rows, and to at least `least`. bars: T, also the
-    padding bar.
+    It has the longest kind's number of rows, and at least `least`.
+
+    bars: T, also the padding bar.
     """
     most = max(least, *(len(found) for found, _ in answers))
     where = np.full((len(answers), most), bars, np.int32)
@@ -149,8 +158,9 @@ def padded(
 
 
 def kind_axes(advice: AdviceState) -> AdviceState:
-    """`in_axes` for `vmap` over kinds: table and outcomes have a leading axis K, the rest of the
-    advice is shared.
+    """Return `in_axes` for `vmap` over kinds.
+
+    Table and outcomes have a leading axis K, the rest of the advice is shared.
     """
     shared, per_kind = jax.tree.map(lambda _: None, advice), jax.tree.map(lambda _: 0, advice)
     return shared.replace(
@@ -159,16 +169,14 @@ def kind_axes(advice: AdviceState) -> AdviceState:
 
 
 def of_kind(advice: AdviceState, kind: int) -> AdviceState:
-    """The advice of one kind, in the form of a run with this advisor only."""
+    """Select the advice of one kind, in the form of a run with this advisor only."""
     table, outcomes = jax.tree.map(lambda x: x[kind], (advice.view.table, advice.outcomes))
     return advice.replace(view=advice.view.replace(table=table), outcomes=outcomes)
 
 
 @jax.jit
 def with_all_answers(advice: AdviceState, delta: Delta) -> AdviceState:
-    """The advice after each kind has received and scored its own rows of a delta with leaves [K,
-    ...].
-    """
+    """Let each kind receive and score its own rows of a delta with leaves [K, ...]."""
     axes = kind_axes(advice)
     return jax.vmap(with_answers, (axes, 0), axes)(advice, delta)
 
@@ -176,12 +184,13 @@ def with_all_answers(advice: AdviceState, delta: Delta) -> AdviceState:
 def first_advice(
     learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray
 ) -> AdviceState:
-    """The advice of all kinds at the start of training.
+    """Make the advice of all kinds at the start of training.
 
     Every answer is in its table. Answers about training sessions are scored, in time order. Table
     and outcomes are [K, ...]; the rest is shared.
 
-    followed: int8[T], 0 outside the training sessions. askable: bool[T].
+    followed: int8[T], 0 outside the training sessions.
+    askable: bool[T].
     """
     config = learner.config.advisor
     view = view_of(config, learner.params.market.sessions, empty_table(len(followed)), True)
@@ -191,20 +200,27 @@ def first_advice(
     )
     nothing = one.replace(view=one.view.replace(table=table), outcomes=outcomes)
     return with_all_answers(
-        nothing, padded([(table.bars, table.rows) for table in tables], len(followed), 1)
+        nothing, pad_answers([(table.bars, table.rows) for table in tables], len(followed), 1)
     )
 
 
 def second_answers(
-    tables: Sequence[KindTable], config: RunConfig, plan: Plan, bars: int, trained_on: np.ndarray
+    tables: Sequence[KindTable],
+    config: RunConfig,
+    plan: RunLength,
+    bars: int,
+    trained_on: np.ndarray,
 ) -> dict[int, Delta]:
-    """Deltas by the update before which they become visible, for kinds whose answers change. Most
-    matrices have none.
+    """Make deltas by the update before which they become visible, for kinds whose answers change.
+
+    Most matrices have none.
 
     Second answers about training bars arrive from the middle chunk of the run on, in a random
-    order. As with a live advisor, `advisor.rows` of them arrive per update. Each replaces the first
-    answer and is scored. All deltas have leaves [K, ...] of the same shapes, so they share one
-    compilation. trained_on: int[n] bars.
+    order. As with a live advisor, `advisor.rows` of them arrive per update. Each replaces the
+    first answer and is scored. All deltas have leaves [K, ...] of the same shapes, so they share
+    one compilation.
+
+    trained_on: int[n] bars.
     """
     if all(table.then is None for table in tables):
         return {}
@@ -226,7 +242,7 @@ def second_answers(
             part = [
                 (found[first : first + most], rows[first : first + most]) for found, rows in queues
             ]
-            deltas[begin + i * chunk] = padded(part, bars, 2 + i, most)
+            deltas[begin + i * chunk] = pad_answers(part, bars, 2 + i, most)
     return deltas
 
 
@@ -236,7 +252,7 @@ class KnownAdvice:
     """
 
     def wrap(self, algorithm: Learner) -> Learner:
-        """The algorithm, changed to learn with the advice in its own state."""
+        """Change the algorithm to learn with the advice in its own state."""
 
         def update(
             state: Any, params: EnvParams, inputs: PyTree = None
@@ -257,11 +273,11 @@ class KnownAdvice:
         return state, None
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        """None: no row becomes visible inside a chunk."""
+        """Return None: no row becomes visible inside a chunk."""
         del update, updates
 
     def receive(self, update: int, news: PyTree) -> None:
-        """Nothing to receive."""
+        """Receive nothing."""
         del update, news
 
 
@@ -286,12 +302,13 @@ class _Progress:
         self._screen.message(f"fusion {self._fusion}: {text}")
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing."""
 
 
 def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> Stack:
-    """The stack of K kinds x S seeds. Each kind has its own advice. All kinds share the S keys and
-    the market.
+    """Stack K kinds x S seeds.
+
+    Each kind has its own advice. All kinds share the S keys and the market.
     """
     axes = kind_axes(advice)
     params = jax.tree.map(lambda _: None, learner.params).replace(advice=axes.view)
@@ -300,14 +317,15 @@ def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> St
 
 def train_matrix(
     learner: FusionTraining, answers: Answers, seeds: int, folder: Path, screen: Screen
-) -> Trained:
-    """Train the agents of every kind and of the seeds `config.seed`, `config.seed + 1`, ... in one
-    program.
+) -> TrainedAblation:
+    """Train the agents of every kind and seed (`config.seed`, `config.seed + 1`, ...) together.
+
+    They are one program.
 
     Args:
         answers: of which `followed` is 0 outside the training sessions.
         folder: for checkpoints and metrics. Training resumes from what a killed process left there,
-            to the same bits.
+            and is bit-identical.
         screen: shows phases and, if it is live, rows; else a line at the start, one after
             compilation and one after each tenth of the run.
     Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and
@@ -360,10 +378,10 @@ def train_matrix(
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     health = population_health(history, recompiles, stack, learner.algorithm.info.health)
-    return Trained(
+    return TrainedAblation(
         trained.state.replace(advice=None),
         trained.state.advice,
-        {figure: _figure(stack, history, figure) for figure in FIGURES},
+        {figure: _metric(stack, history, figure) for figure in FIGURES},
         min(later, default=None),
         seconds,
         trained.compile_seconds,
@@ -371,16 +389,20 @@ def train_matrix(
     )
 
 
-def _figure(stack: Stack, history: Sequence[Any], name: str) -> np.ndarray:
-    """float64[U, K, S]: one figure of every update; NaN where the learner does not report it."""
+def _metric(stack: Stack, history: Sequence[Any], name: str) -> np.ndarray:
+    """Return one metric of every update (float64[U, K, S]).
+
+    It is NaN where the learner does not report it.
+    """
     if history and name not in history[-1]:
         return np.full((len(history), *stack.shape), np.nan)
     return stack.each(history, name)
 
 
 def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> PyTree:
-    """The initial states, [K, S, ...]. For one seed they are equal for all kinds, except for the
-    first advice seen.
+    """Make the initial states, [K, S, ...].
+
+    For one seed they are equal for all kinds, except for the first advice seen.
     """
     init = jax.jit(stack.wrap(learner.algorithm).init)
     return init(
@@ -388,9 +410,10 @@ def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> P
     ).replace(advice=advice)
 
 
-def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
-    """The policies of a kind, [S, ...], with the trust at the end of training. An evaluation does
-    not measure trust.
+def policies_of(learner: FusionTraining, trained: TrainedAblation, kind: int) -> Policy:
+    """Return the policies of a kind, [S, ...], with the trust at the end of training.
+
+    An evaluation does not measure trust.
     """
     state = jax.tree.map(lambda x: x[kind], trained.state)
     outcomes = of_kind(trained.advice, kind).outcomes
@@ -404,18 +427,19 @@ def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
 
 def score(
     learner: FusionTraining,
-    trained: Trained,
+    trained: TrainedAblation,
     answers: Answers,
     sessions: SessionSet,
     split: str,
     begun: Callable[[str], None],
 ) -> Scores:
-    """Evaluate every agent's greedy policy over all decision bars of `sessions`. The seeds of a
-    kind run side by side.
+    """Evaluate every agent's greedy policy over all decision bars of `sessions`.
+
+    The seeds of a kind run side by side. Raises like `backtest`.
 
     answers: `followed` is of every session. It scores the advice; agents never see it. All kinds
         share one compiled program, because their tables have the same shape.
-    begun: called before each kind. Raises like `backtest`.
+    begun: called before each kind.
     """
     decisions = decision_bars(learner.params.market, sessions)
     key = jax.random.key(0)  # required by the interface; a greedy policy does not use it
@@ -463,8 +487,9 @@ def score(
 
 
 def agreement(record: Record) -> float:
-    """Of the bars that showed a direction, the share after which that side was held; NaN without
-    such bars.
+    """Compute the share of the bars that showed a direction after which that side was held.
+
+    NaN without such bars.
     """
     advised = np.asarray(record.ref.aux.direction)
     directed = advised != 0
@@ -476,8 +501,9 @@ def agreement(record: Record) -> float:
 
 
 def digests(state: PyTree) -> tuple[tuple[str, ...], ...]:
-    """sha256 (hex) of each agent's parameters and observation statistics, [K][S]. Equal digests
-    mean equal bits.
+    """Compute the sha256 (hex) of each agent's parameters and observation statistics, [K][S].
+
+    Agents with equal digests are bit-identical.
     """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state.params, state.normaliser))]
     kinds, seeds = leaves[0].shape[:2]

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.ablation import picture
+from jaxtrade.ablation import plot
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores, claims
-from jaxtrade.evaluation.openings import history_json, history_lines
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
-from jaxtrade.notation import shown
+from jaxtrade.evaluation.test_set_history import history_json, history_lines
+from jaxtrade.formatting import format_number
 from jaxtrade.storage.sinks import plain
-from jaxtrade.storage.staged import staged
-from jaxtrade.text import aligned, ruled
+from jaxtrade.storage.staging import stage_files
+from jaxtrade.text import align, underline
 
 FORMAT = 2
 HEAD = (
@@ -41,8 +41,9 @@ FILES = ("ablation.json", "ablation.txt", "ablation.png")
 
 
 def table(ablation: Ablation) -> str:
-    """The report as text: what was compared, a table of kinds and the claims for each fusion, and
-    how to read them.
+    """Format the report as text.
+
+    It has what was compared, a table of kinds and the claims for each fusion, and how to read them.
     """
     first = ablation.fusions[0].scores[ablation.split]
     lines = [
@@ -57,8 +58,8 @@ def table(ablation: Ablation) -> str:
             "",
             f"fusion {fusion.fusion}: trained in {fusion.seconds:.1f} s after {fusion.compile_seconds:.1f} s "
             f"of compilation, evaluated in {fusion.evaluation_seconds:.1f} s",
-            *ruled(
-                aligned([HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))])
+            *underline(
+                align([HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))])
             ),
         ]
         lines += [
@@ -74,25 +75,25 @@ def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
     return (
         kind + (" (CHEATS)" if ablation.uses_future[k] else ""),
         f"{scores.net[k].mean():,.2f}",
-        _shown(none and none.mean, MEAN),
-        _shown(none and none.interval, SPAN),
-        _shown(none and none.deflated, SPAN),
-        _shown(placebo and placebo.mean, MEAN),
-        _shown(placebo and placebo.deflated, SPAN),
-        shown(scores.skill[k].hit_rate, "share", none="-"),
+        _format(none and none.mean, MEAN),
+        _format(none and none.interval, SPAN),
+        _format(none and none.deflated, SPAN),
+        _format(placebo and placebo.mean, MEAN),
+        _format(placebo and placebo.deflated, SPAN),
+        format_number(scores.skill[k].hit_rate, "share", none="-"),
         # over seeds at the last update
-        _shown(_defined(fusion.history["trust"][-1, k]), "{:+.2f}"),
-        shown(_defined(scores.agreement[k]), "share", none="-"),
+        _format(_average_defined(fusion.history["trust"][-1, k]), "{:+.2f}"),
+        format_number(_average_defined(scores.agreement[k]), "share", none="-"),
         f"{scores.trades[k].mean():.1f}",
     )
 
 
-def _shown(value: Any, form: str) -> str:
+def _format(value: Any, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def _defined(values: np.ndarray) -> float | None:
-    """Mean of the values that are not NaN; None where all are NaN."""
+def _average_defined(values: np.ndarray) -> float | None:
+    """Average the values that are not NaN; None where all are NaN."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
 
@@ -121,7 +122,7 @@ def _reading(ablation: Ablation) -> list[str]:
 
 
 def to_json(ablation: Ablation) -> dict[str, Any]:
-    """The whole ablation as plain data for `json.dumps`. Undefined values are None."""
+    """Convert the whole ablation to plain data for `json.dumps`. Undefined values are None."""
     return plain(
         {
             "format": FORMAT,
@@ -201,19 +202,21 @@ def _comparison_json(comparison: Comparison | None) -> dict[str, Any] | None:
 
 
 def _short(values: np.ndarray) -> list[Any]:
-    """float64[U, S] rounded to six digits. Curves are only looked at, and there are many, so this
-    keeps the file small.
+    """Round float64[U, S] to six digits.
+
+    Curves are only looked at, and there are many, so this keeps the file small.
     """
     return [[float(f"{value:.6g}") for value in row] for row in values]
 
 
 def write(ablation: Ablation, folder: Path) -> list[Path]:
     """Write `ablation.json`, `ablation.txt` and, if matplotlib is installed, `ablation.png`.
-    Returns the paths.
+
+    Return the paths.
     """
-    with staged(folder) as new:
-        document, text, plot = (new / name for name in FILES)
+    with stage_files(folder) as new:
+        document, text, image = (new / name for name in FILES)
         document.write_text(json.dumps(to_json(ablation), allow_nan=False) + "\n", encoding="utf-8")
         text.write_text(table(ablation) + "\n", encoding="utf-8")
-        written = [document, text, *([plot] if picture.draw(ablation, plot) else [])]
+        written = [document, text, *([image] if plot.draw(ablation, image) else [])]
     return [folder / path.name for path in written]

@@ -1,4 +1,4 @@
-"""The results of a matrix as plain arrays, from which tables and pictures are made; and whether a
+"""The results of a matrix as plain arrays, from which tables and plots are made; and whether a
 real advisor may be said to help: its deflated intervals must lie above its placebo and the rules.
 
 The placebo is the advisor's own answers, moved by whole sessions.
@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, PLACEBO, is_placebo, is_real, own_placebo, placebo_of
-from jaxtrade.ablation.tables import Skill
-from jaxtrade.evaluation.openings import SplitHistory
+from jaxtrade.ablation.tables import AdviceSkill
 from jaxtrade.evaluation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, compare
+from jaxtrade.evaluation.test_set_history import SplitHistory
 from jaxtrade.text import state_shortfall
 
 
@@ -23,11 +23,14 @@ class Scores(NamedTuple):
     """Scores of K kinds x S seeds on the D days of a session set, from the standard evaluator with
     account rules off.
 
-    split: the set's name. dates: its days. net: float64[K, S, D], dollars after costs. trades:
-        float64[K, S], entries
-    per day. drawdown: float64[K, S], dollars. agreement: float64[K, S], share of the bars with a
-    direction shown after which the agent held that side; NaN without such bars. skill: of each
-    kind's advice about these days.
+    split: the set's name.
+    dates: its days.
+    net: float64[K, S, D], dollars after costs.
+    trades: float64[K, S], entries per day.
+    drawdown: float64[K, S], dollars.
+    agreement: float64[K, S], share of the bars with a direction shown after which the agent held
+        that side; NaN without such bars.
+    skill: of each kind's advice about these days.
     """
 
     split: str
@@ -36,17 +39,20 @@ class Scores(NamedTuple):
     trades: np.ndarray
     drawdown: np.ndarray
     agreement: np.ndarray
-    skill: tuple[Skill, ...]
+    skill: tuple[AdviceSkill, ...]
 
 
 class FusionResult(NamedTuple):
     """The results of one fusion.
 
-    scores: by split. history: float64[U, K, S] per training figure. trust: float64[K, B], log-odds
-        by range of
-    confidence at the end of training. digests: sha256 of the parameters, [K][S]. turned: first
-    update with second answers, or None. seconds: training time, without compile_seconds.
-    evaluation_seconds: for all splits. health: check -> (passed, value) of the worst agent.
+    scores: by split.
+    history: float64[U, K, S] per training metric.
+    trust: float64[K, B], log-odds by range of confidence at the end of training.
+    digests: sha256 of the parameters, [K][S].
+    turned: first update with second answers, or None.
+    seconds: training time, without compile_seconds.
+    evaluation_seconds: for all splits.
+    health: check -> (passed, value) of the worst agent.
     """
 
     fusion: str
@@ -64,11 +70,12 @@ class FusionResult(NamedTuple):
 class Ablation(NamedTuple):
     """A whole ablation.
 
-    uses_future: whether each kind reads the future. split: the split that is compared, the held-out
-        one if there is
-    any. settings, provenance: JSON values. labels: warnings to read before any figure. history:
-    what the trial log says of the compared days; None if they were trained on, or nothing is
-    written.
+    uses_future: whether each kind reads the future.
+    split: the split that is compared, the held-out one if there is any.
+    settings, provenance: JSON values.
+    labels: warnings to read before any metric.
+    history: what the trial log says of the compared days; None if they were trained on, or nothing
+        is written.
     """
 
     kinds: tuple[str, ...]
@@ -82,15 +89,19 @@ class Ablation(NamedTuple):
     history: SplitHistory | None = None
 
     def net(self, fusion: FusionResult, kind: str, split: str | None = None) -> np.ndarray:
-        """float64[S, D], dollars of a kind. Raises ValueError where the ablation has no such
-        kind.
+        """Return the net dollars of a kind (float64[S, D]).
+
+        Raises ValueError where the ablation has no such kind.
         """
         return fusion.scores[split or self.split].net[self.kinds.index(kind)]
 
-    def compared(
+    def compare(
         self, fusion: FusionResult, kind: str, base: str, split: str | None = None
     ) -> Comparison:
-        """A kind minus `base`. The interval is deflated for all kinds except `none`."""
+        """Compare a kind with `base` (the kind minus it).
+
+        The interval is deflated for all kinds except `none`.
+        """
         return compare(
             self.net(fusion, kind, split), self.net(fusion, base, split), len(self.kinds) - 1
         )
@@ -98,17 +109,18 @@ class Ablation(NamedTuple):
     def to_none(
         self, fusion: FusionResult, kind: str, split: str | None = None
     ) -> Comparison | None:
-        """A kind minus no advice; None for `none` itself."""
-        return None if kind == NONE else self.compared(fusion, kind, NONE, split)
+        """Compare a kind with no advice (the kind minus it); None for `none` itself."""
+        return None if kind == NONE else self.compare(fusion, kind, NONE, split)
 
     def to_placebo(
         self, fusion: FusionResult, kind: str, split: str | None = None
     ) -> Comparison | None:
-        """A kind minus its placebo (see `kinds.placebo_of`); None where the matrix has none for
-        it.
+        """Compare a kind with its placebo (the kind minus it; see `kinds.placebo_of`).
+
+        None where the matrix has none for it.
         """
         placebo = placebo_of(kind, self.kinds)
-        return None if placebo is None else self.compared(fusion, kind, placebo, split)
+        return None if placebo is None else self.compare(fusion, kind, placebo, split)
 
 
 RULES = "rules"
@@ -117,9 +129,9 @@ RULES = "rules"
 class Claim(NamedTuple):
     """A claim about one advisor.
 
-    helps: whether `kind` may be said to help; None where the matrix lacks the kinds or days to
-        decide. found: the two
-    differences, or what is missing.
+    helps: whether `kind` may be said to help; None where the matrix lacks the kinds or days
+        to decide.
+    found: the two differences, or what is missing.
     """
 
     kind: str
@@ -128,8 +140,9 @@ class Claim(NamedTuple):
 
 
 def claims(ablation: Ablation, fusion: FusionResult) -> list[Claim]:
-    """One claim for each real advisor of the matrix (recorded answers or a snapshot), for one
-    fusion.
+    """Make one claim for each real advisor of the matrix, for one fusion.
+
+    Real ones are recorded answers or a snapshot.
     """
     kinds = [kind for kind in ablation.kinds if is_real(kind) and not is_placebo(kind)]
     return [_claim(ablation, fusion, kind) for kind in kinds]
@@ -147,16 +160,16 @@ def _claim(ablation: Ablation, fusion: FusionResult, kind: str) -> Claim:
     ]
     if own is None or missing:
         return Claim(kind, None, f"needs {' and '.join(missing)} in the matrix")
-    placebo, rules = (ablation.compared(fusion, kind, other) for other in (own, RULES))
+    placebo, rules = (ablation.compare(fusion, kind, other) for other in (own, RULES))
     return Claim(
         kind,
         placebo.certain > 0 and rules.certain > 0,
-        f"less its placebo {shown(placebo)}, less the rules {shown(rules)}",
+        f"less its placebo {format_comparison(placebo)}, less the rules {format_comparison(rules)}",
     )
 
 
-def shown(comparison: Comparison) -> str:
-    """The mean and the deflated interval as text, in dollars per day."""
+def format_comparison(comparison: Comparison) -> str:
+    """Format the mean and the deflated interval, in dollars per day."""
     if comparison.deflated is None:
         return f"{comparison.mean:+,.0f} (no interval of {comparison.seeds} seeds and {comparison.days} days)"
     return f"{comparison.mean:+,.0f} [{comparison.deflated.low:+,.0f}, {comparison.deflated.high:+,.0f}]"

@@ -1,5 +1,5 @@
-"""Runs a whole ablation, from a configuration to its results: it connects the other modules of this
-package, and enters each fusion in the trial log before anybody sees its figures.
+"""Run a whole ablation, from a configuration to its results: it connects the other modules of this
+package, and enters each fusion in the trial log before anybody sees its metrics.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from jaxtrade.ablation.folder import TRAINING, begin, settings_of
 from jaxtrade.ablation.matrix import FusionTraining, digests, make_learner, score, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
 from jaxtrade.ablation.tables import Answers, KindTable, make_tables
-from jaxtrade.advisor.questions import only
+from jaxtrade.advisor.questions import mask_to_sessions
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.openings import day_bars, with_trials
 from jaxtrade.evaluation.seeds import POLICY
+from jaxtrade.evaluation.test_set_history import day_bars, with_trials
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
-from jaxtrade.runs.openings import count_days
-from jaxtrade.storage.trials import SplitOpening, trials_folder
-from jaxtrade.text import Tell
+from jaxtrade.runs.trial_log import count_days
+from jaxtrade.storage.trials import SplitLook, trials_folder
+from jaxtrade.text import Log
 from jaxtrade.types import SessionSet
 
 
@@ -87,7 +87,7 @@ def ablate(
         result = _result(learner, market, answers, compared, folder / TRAINING / fusion, screen)
         found = (*whole.fusions, result)
         labels = tuple(_labels(answers.tables, market, split, found))
-        whole = counted(
+        whole = enter_in_trial_log(
             whole._replace(fusions=found, labels=labels), folder, market, screen.message
         )
         keep(whole)
@@ -105,7 +105,7 @@ def _result(
     """Train the agents of one fusion, and score them on the splits that are compared."""
     fusion, seeds = learner.config.advisor.fusion, learner.config.train.num_seeds
     # trust may only be measured on training sessions
-    known = only(answers.followed, market, learner.params.sessions)
+    known = mask_to_sessions(answers.followed, market, learner.params.sessions)
     trained = train_matrix(learner, answers._replace(followed=known), seeds, folder, screen)
     kinds = len(answers.tables)
     screen.phase("evaluating", f"{kinds} kinds x {seeds} seeds", kinds * len(compared))
@@ -160,24 +160,26 @@ def _labels(
     return labels
 
 
-def counted(ablation: Ablation, folder: Path, market: Market, tell: Tell) -> Ablation:
-    """Enter the newest fusion of an ablation in the trial log beside `folder`, if it shows test
-    days. Returns the ablation with what the log says of these days, and with a label if the log
-    cannot be written.
+def enter_in_trial_log(ablation: Ablation, folder: Path, market: Market, log: Log) -> Ablation:
+    """Enter the newest fusion of an ablation in the trial log beside `folder`, if it has test days.
 
-    A trial is a fusion, an advisor and a seed. Advisors that read the future open the days but are
-    no trials: nobody can choose them, and their profits would raise the bar of the deflated Sharpe
-    ratio for all others. The same opening is entered once, however often the ablation is resumed.
+    Return the ablation with what the log says of these days, and with a label if the log cannot
+    be written.
+
+    A trial is a fusion, an advisor and a seed. Advisors that read the future are part of the look
+    but no trials: nobody can choose them, and their profits would raise the bar of the deflated
+    Sharpe ratio for all others. The same look is entered once, however often the ablation
+    is resumed.
     """
     if ablation.split != "test":
         return ablation
-    opening = _opening(ablation, folder, market)
-    found = count_days(folder, opening, tell, once=True)
+    opening = _make_look(ablation, folder, market)
+    found = count_days(folder, opening, log, once=True)
     labels = (*ablation.labels, *found.labels)
     return ablation._replace(labels=labels, history=with_trials(found.history, found.matrix))
 
 
-def _opening(ablation: Ablation, folder: Path, market: Market) -> SplitOpening:
+def _make_look(ablation: Ablation, folder: Path, market: Market) -> SplitLook:
     fusion = ablation.fusions[-1]
     scores, home = fusion.scores[ablation.split], trials_folder(folder)
     net = {
@@ -188,7 +190,7 @@ def _opening(ablation: Ablation, folder: Path, market: Market) -> SplitOpening:
         if not ablation.uses_future[k]
         for s, seed in enumerate(ablation.seeds)
     }
-    return SplitOpening(
+    return SplitLook(
         "ablate",
         folder.resolve().relative_to(home).as_posix(),
         ablation.provenance["config_sha256"],

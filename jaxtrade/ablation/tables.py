@@ -1,6 +1,4 @@
-"""The answers of every kind of a matrix about every bar. All kinds are asked once, before
-training.
-"""
+"""The answers of every kind of a matrix about every bar. All are asked once, before training."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.ablation.kinds import NONE, cheats, innermost, placebo_file, turn_skill
+from jaxtrade.ablation.kinds import NONE, innermost, placebo_file, reads_future, turn_skill
 from jaxtrade.advisor.compose import ask_all, backend_of
 from jaxtrade.advisor.host.mocks import Permuted, Shifted
 from jaxtrade.advisor.host.registry import takes
@@ -19,15 +17,16 @@ from jaxtrade.advisor.questions import QuestionBook, followed_of, make_book
 from jaxtrade.advisor.table import COLUMNS, directions, load_table
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
-from jaxtrade.text import Tell, quiet
+from jaxtrade.text import Log, discard_line
 
 
 class KindTable(NamedTuple):
     """The answers of one kind.
 
-    bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. then: bars and rows that
-        become visible from the
-    middle of the run on, or None. uses_future: whether the kind reads the future.
+    bars: int32[n] ascending.
+    rows: float32[n, 6] by `table.COLUMNS`.
+    then: bars and rows that become visible from the middle of the run on, or None.
+    uses_future: whether the kind reads the future.
     """
 
     kind: str
@@ -45,8 +44,9 @@ class KindTable(NamedTuple):
 class Answers(NamedTuple):
     """The answers of all kinds over a market's bars.
 
-    tables: one per kind. followed: int8[T], what followed each bar, in every session
-        (`questions.followed_of`). askable: bool[T], the bars that are asked about.
+    tables: one per kind.
+    followed: int8[T], what followed each bar, in every session (`questions.followed_of`).
+    askable: bool[T], the bars that are asked about.
     """
 
     tables: list[KindTable]
@@ -55,9 +55,9 @@ class Answers(NamedTuple):
 
 
 def make_tables(
-    kinds: Sequence[str], config: RunConfig, market: Market, tell: Tell = quiet
+    kinds: Sequence[str], config: RunConfig, market: Market, log: Log = discard_line
 ) -> Answers:
-    """The answers of `kinds`.
+    """Make the answers of `kinds`.
 
     Raises ConfigError for a kind that lacks an option, DataError for a snapshot of other bars.
     """
@@ -66,7 +66,7 @@ def make_tables(
 
     def of(kind: str) -> tuple[np.ndarray, np.ndarray]:
         if kind not in asked:
-            asked[kind] = _asked(kind, config, market, book, followed, tell)
+            asked[kind] = _ask(kind, config, market, book, followed, log)
         return asked[kind]
 
     tables = []
@@ -78,30 +78,33 @@ def make_tables(
         elif head == "table":
             snapshot = load_table(Path(rest), market)
             table = KindTable(
-                kind, snapshot.bars, snapshot.rows, uses_future=_kept_cheat(snapshot.manifest)
+                kind,
+                snapshot.bars,
+                snapshot.rows,
+                uses_future=_snapshot_reads_future(snapshot.manifest),
             )
         elif (file := placebo_file(kind)) is not None:
-            table = KindTable(kind, *_moved(kind, file, config, market, book, followed))
+            table = KindTable(kind, *_shift_rows(kind, file, config, market, book, followed))
         else:
             table = KindTable(kind, *of(kind))
-        tables.append(table._replace(uses_future=table.uses_future or cheats(kind)))
+        tables.append(table._replace(uses_future=table.uses_future or reads_future(kind)))
     return Answers(tables, followed, book.askable)
 
 
-def _kept_cheat(manifest: Mapping[str, Any]) -> bool:
-    """Whether a snapshot's answers come from a mock that read the future."""
-    return cheats(str(manifest.get("advisor", ""))) or any(
+def _snapshot_reads_future(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a snapshot's answers come from a mock that read the future."""
+    return reads_future(str(manifest.get("advisor", ""))) or any(
         name.endswith("future") for name in manifest.get("identity", {})
     )
 
 
-def _asked(
+def _ask(
     kind: str,
     config: RunConfig,
     market: Market,
     book: QuestionBook,
     followed: np.ndarray,
-    tell: Tell,
+    log: Log,
 ) -> tuple[np.ndarray, np.ndarray]:
     if kind == NONE:
         return np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
@@ -112,16 +115,16 @@ def _asked(
     options = {name: value for name, value in config.advisor.options.items() if name in known}
     advisor = config.advisor.model_copy(update={"kind": kind, "options": options})
     backend = backend_of(
-        config.model_copy(update={"advisor": advisor}), market, book, followed, tell
+        config.model_copy(update={"advisor": advisor}), market, book, followed, log
     )
     asked = _Numbers(*book) if innermost(kind).startswith("mock:") else book
     try:
-        return ask_all(backend, asked, np.flatnonzero(book.askable), tell)
+        return ask_all(backend, asked, np.flatnonzero(book.askable), log)
     finally:
         backend.close()
 
 
-def _moved(
+def _shift_rows(
     kind: str,
     file: str,
     config: RunConfig,
@@ -129,8 +132,9 @@ def _moved(
     book: QuestionBook,
     followed: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a snapshot on the bars to which its placebo (`mock:shifted/table:FILE`) moves
-    them.
+    """Return a snapshot's rows on the bars to which its placebo moves them.
+
+    The placebo is `mock:shifted/table:FILE`.
     """
     moves = (
         kind.removesuffix(f"table:{file}") + "mock:constant"
@@ -154,13 +158,13 @@ class _Numbers(QuestionBook):
         return Question(int(bar), self.symbol, "", {}, "", "")
 
 
-class Skill(NamedTuple):
+class AdviceSkill(NamedTuple):
     """The skill of advice on some bars.
 
-    advised: share of the bars with advice. scored: number of bars where the advice has a direction
-        and a direction
-    followed. hit_rate, brier (mean squared error of the confidence): over the scored bars; None
-    where there are none.
+    advised: share of the bars with advice.
+    scored: number of bars where the advice has a direction and a direction followed.
+    hit_rate, brier: over the scored bars, the latter the mean squared error of the confidence;
+        None where there are none.
     """
 
     advised: float
@@ -169,18 +173,18 @@ class Skill(NamedTuple):
     scored: int
 
 
-def skill(bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, of: np.ndarray) -> Skill:
+def skill(bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, of: np.ndarray) -> AdviceSkill:
     """Measure how often advice is right.
 
-    followed: int8[T]. of: int[L], the bars that count. Advice counts at its own bar, even if agents
-        read it later.
+    followed: int8[T].
+    of: int[L], the bars that count. Advice counts at its own bar, even if agents read it later.
     """
     inside = np.isin(bars, of)
     advised, came = directions(rows[inside]), followed[bars[inside]]
     counts = (advised != 0) & (came != 0)
     share = float(inside.sum()) / len(of) if len(of) else 0.0
     if not counts.any():
-        return Skill(share, None, None, 0)
+        return AdviceSkill(share, None, None, 0)
     hit = (advised == came)[counts]
     error = rows[inside][counts, COLUMNS.index("confidence")].astype(np.float64) - hit
-    return Skill(share, float(hit.mean()), float((error**2).mean()), int(counts.sum()))
+    return AdviceSkill(share, float(hit.mean()), float((error**2).mean()), int(counts.sum()))

@@ -39,33 +39,38 @@ from jaxtrade.advisor.host.journal import (
     Journal,
     JournalDelta,
     JournalPosition,
-    Recorded,
+    LoadedJournal,
     check_position,
 )
 from jaxtrade.advisor.host.service import AdviceSource
 from jaxtrade.advisor.host.types import LOGGED, ContainedFaults, Histogram
 from jaxtrade.advisor.table import WIDTH, Delta
 from jaxtrade.errors import ConfigError, JournalError
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 from jaxtrade.training.hooks import Change
 from jaxtrade.types import Array
 
 
-class Handed(NamedTuple):
-    """Rows that became visible together at `update`. bars: int32[n]. rows: float32[n, 6]."""
+class RowBatch(NamedTuple):
+    """Rows that became visible together at `update`.
+
+    bars: int32[n].
+    rows: float32[n, 6].
+    """
 
     update: int
     bars: np.ndarray
     rows: np.ndarray
 
 
-class Visible:
+class VisibleRows:
     """The history of visible rows and the run's place in it. Not thread-safe: one thread at a time.
 
-    place: number of deltas in the table. until: the last update whose rows are decided. silent: why
-        no new rows become
-    visible any more, or "". taken: rows received from the source. handed: those of them that became
-    visible.
+    place: number of deltas in the table.
+    until: the last update whose rows are decided.
+    silent: why no new rows become visible any more, or "".
+    taken: rows received from the source.
+    handed: those of them that became visible.
     """
 
     def __init__(
@@ -73,17 +78,17 @@ class Visible:
         source: AdviceSource,
         most: int,
         journal: Journal | None,
-        history: Recorded | None,
-        tell: Tell,
+        history: LoadedJournal | None,
+        log: Log,
     ) -> None:
         recorded = history.deltas if history else ()
         if journal and journal.position.deltas != len(recorded):
             raise ValueError(
                 f"a journal with {journal.position.deltas} deltas and a history of {len(recorded)}"
             )
-        self._source, self._most, self._journal, self._tell = source, most, journal, tell
+        self._source, self._most, self._journal, self._log = source, most, journal, log
         self._history = [
-            Handed(delta.update, np.array(delta.bars, np.int32), np.array(delta.rows, np.float32))
+            RowBatch(delta.update, np.array(delta.bars, np.int32), np.array(delta.rows, np.float32))
             for delta in recorded
         ]
         self._digests = (
@@ -107,9 +112,10 @@ class Visible:
 
     # --- forward -----------------------------------------------------------------------------------------------------
 
-    def at(self, update: int) -> tuple[Handed, int] | None:
-        """The rows that become visible at `update` and their version, or None. A second call
-        returns the same.
+    def at(self, update: int) -> tuple[RowBatch, int] | None:
+        """Return the rows that become visible at `update` and their version, or None.
+
+        A second call returns the same.
 
         Raises JournalError where the run skipped an earlier update at which rows of its journal, or
         of the replayed one, became visible.
@@ -133,8 +139,9 @@ class Visible:
         return self._history[index], index + 1
 
     def again(self, bars: np.ndarray) -> np.ndarray:
-        """bool[...]: whether a row of each bar is already decided and will become visible again
-        after a rollback.
+        """Return whether a row of each bar is already decided (bool[...]).
+
+        It then becomes visible again after a rollback.
 
         Such bars need not be requested again.
         """
@@ -142,12 +149,13 @@ class Visible:
         return np.isin(bars, np.concatenate(to_come))
 
     def silence(self, why: str) -> None:
-        """Give no new rows for the rest of the run. The first reason is reported, later ones are
-        ignored.
+        """Give no new rows for the rest of the run.
+
+        The first reason is reported, later ones are ignored.
         """
         if not self.silent:
             self.silent = why
-            self._tell(f"{why}; no more advice is given in this run")
+            self._log(f"{why}; no more advice is given in this run")
 
     def _take(self, update: int) -> None:
         """Take new rows, if there are any, and add them to the journal and the history."""
@@ -166,7 +174,7 @@ class Visible:
         packed = np.frombuffer(b"".join(row.packed for row in rows), np.float32)
         self._digests.append(digest)
         self._history.append(
-            Handed(update, np.array(bars, np.int32), packed.reshape(len(rows), -1))
+            RowBatch(update, np.array(bars, np.int32), packed.reshape(len(rows), -1))
         )
         self.handed += len(rows)
 
@@ -179,8 +187,9 @@ class Visible:
                 journal.sync()
 
     def go_back(self, position: JournalPosition, until: int) -> None:
-        """Return to the place of a checkpoint. `until` never decreases: what is decided stays
-        decided.
+        """Return to the place of a checkpoint.
+
+        `until` never decreases: what is decided stays decided.
 
         Raises JournalError where the history does not contain that place.
         """
@@ -196,8 +205,13 @@ class Visible:
 
     @contextmanager
     def _recording(self, done: str) -> Iterator[Journal | None]:
-        """The journal, if there is one. Where it fails, it is abandoned, and no new rows are given:
-        rows that are not recorded must not become visible. done: what is done with it.
+        """Yield the journal, if there is one.
+
+        Where it fails, it is abandoned, and no new rows are given: rows that are not recorded must
+        not become visible.
+
+        Args:
+            done: what is done with it.
         """
         try:
             yield self._journal
@@ -210,8 +224,9 @@ class Visible:
 
 
 def fit(deltas: Sequence[JournalDelta], bars: int, rows: int) -> None:
-    """Check that recorded rows fit a table of T = `bars` bars that receives at most `rows` rows at a
-    time.
+    """Check that recorded rows fit a table of T = `bars` bars.
+
+    The table receives at most `rows` rows at a time.
 
     Raises JournalError where they do not.
     """
@@ -239,14 +254,18 @@ _LOCK_S = 0.1
 
 class Bridge:
     """The advisor's interface for the training loop. `delta` and `wanted` neither wait nor raise.
+
     It is also a `training.hooks.StatefulHook`.
 
     Args:
-        source: provides the rows. bars: T of the table. rows: M, the most rows in a delta.
+        source: provides the rows.
+        bars: T of the table.
+        rows: M, the most rows in a delta.
         journal: records every delta before it is returned; None records nothing.
         history: the deltas that a resumed journal already holds (`Journal.resume`), or those of the
             run that is replayed; `recall` then sets the run's place in it.
-        tell: receives one line per problem.
+        log: receives one line per problem.
+
     Raises:
         JournalError: recorded rows do not fit a table of this size.
     """
@@ -259,15 +278,15 @@ class Bridge:
         bars: int,
         rows: int,
         journal: Journal | None = None,
-        history: Recorded | None = None,
-        tell: Tell = LOGGED,
+        history: LoadedJournal | None = None,
+        log: Log = LOGGED,
     ) -> None:
         self.bars, self.rows = bars, rows
         if history:
             fit(history.deltas, bars, rows)
         self._source = source
-        self._faults = ContainedFaults(tell)
-        self._visible = Visible(source, rows, journal, history, self._faults.tell)
+        self._faults = ContainedFaults(log)
+        self._visible = VisibleRows(source, rows, journal, history, self._faults.log)
         self._handing = threading.Lock()
         self._error: JournalError | None = None
         self._stopped = False
@@ -283,10 +302,9 @@ class Bridge:
     # --- in the training loop ----------------------------------------------------------------------------------------
 
     def delta(self, update: int) -> Delta:
-        """The rows that become visible at `update`, in fresh NumPy arrays: int32[M], float32[M, 6],
-        int32[].
+        """Return the rows that become visible at `update`, in fresh NumPy arrays.
 
-        Unused entries are padded with bar T.
+        These are int32[M], float32[M, 6], int32[]. Unused entries are padded with bar T.
         """
         began = time.perf_counter()
         handed = None
@@ -301,11 +319,11 @@ class Bridge:
             self._visible.silence(str(error))
         except Exception as error:
             self._faults.contain("delta", error)
-        found = self._padded(handed)
+        found = self._pad(handed)
         self._stall["delta"].add(time.perf_counter() - began)
         return found
 
-    def wanted(self, bars: Any, weights: Any) -> None:
+    def request(self, bars: Any, weights: Any) -> None:
         """Request rows for the bars, int32[K], whose weight, float32[K], is above 0.
 
         The values must already be computed; reading an array that a device still computes would
@@ -321,22 +339,25 @@ class Bridge:
     def answer(
         self, update: object, bars: object, weights: object
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The host function that the compiled program calls: pass on the demand, and return the
-        rows that become visible. On any failure return an empty delta.
+        """Pass on the demand, and return the rows that become visible.
+
+        This is the host function that the compiled program calls. On any failure it returns an
+        empty delta.
 
         The methods of one bridge are equal, so a new trace does not compile a new program.
         """
         try:
-            self.wanted(bars, weights)
+            self.request(bars, weights)
             delta = self.delta(int(np.array(update)))
             return np.asarray(delta.bars), np.asarray(delta.rows), np.asarray(delta.version)
         except BaseException as error:  # the caller is compiled code, which cannot handle one
             self._faults.contain("callback", error)
             return _no_rows(self.bars, self.rows)
 
-    def settle(self) -> None:
-        """Wait at the end of a run for callbacks in progress. Never raises: exceptions are counted
-        and reported.
+    def wait_for_answers(self) -> None:
+        """Wait at the end of a run for callbacks in progress.
+
+        Never raises: exceptions are counted and reported.
         """
         try:
             jax.effects_barrier()
@@ -363,7 +384,7 @@ class Bridge:
         )
         self._source.want(list(zip(bars[chosen].tolist(), weights[chosen].tolist(), strict=True)))
 
-    def _padded(self, found: tuple[Handed, int] | None) -> Delta:
+    def _pad(self, found: tuple[RowBatch, int] | None) -> Delta:
         bars, rows, version = _no_rows(self.bars, self.rows)
         if found:
             handed, number = found
@@ -375,7 +396,9 @@ class Bridge:
     # --- between chunks ----------------------------------------------------------------------------------------------
 
     def memory(self) -> dict[str, Any]:
-        """The advisor's part of a checkpoint, as JSON values. Saves the journal to disk first.
+        """Return the advisor's part of a checkpoint, as JSON values.
+
+        Saves the journal to disk first.
 
         It holds the run's place in the journal, the last update whose visible rows are decided, and
         the bars in flight.
@@ -389,7 +412,7 @@ class Bridge:
         }
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Return to the place of a checkpoint, given what `memory` returned.
+        """Return to the place of a checkpoint, given the result of `memory`.
 
         Rows that became visible later will become visible again, at the same updates. Bars that
         were in flight are requested again.
@@ -403,15 +426,17 @@ class Bridge:
         )
 
     def statistics(self) -> dict[str, Any]:
-        """The source's statistics (see `Live.statistics`) and those of the bridge.
+        """Return the source's statistics (see `Live.statistics`) and those of the bridge.
 
-        exchanges: calls of `delta`. deltas: deltas in the history. rows_handed_out: rows that
-            became visible.
-        rows_lost: rows taken from the source but not recorded. stall_ms: time that the loop spent
-            in each call.
-        contained: contained exceptions by kind. silent: why there is no more advice, or "".
-            queries_per_update: the
-        requests sent per update, for a live source.
+        Returns:
+            exchanges: calls of `delta`.
+            deltas: deltas in the history.
+            rows_handed_out: rows that became visible.
+            rows_lost: rows taken from the source but not recorded.
+            stall_ms: time that the loop spent in each call.
+            contained: contained exceptions by kind.
+            silent: why there is no more advice, or "".
+            queries_per_update: the requests sent per update, for a live source.
         """
         found, visible = self._source.statistics(), self._visible
         stall: dict[str, Any] = {}
@@ -435,15 +460,16 @@ class Bridge:
         return found | own
 
     def stop(self) -> None:
-        """Stop the source and end the journal. Takes at most 3 s, whatever hangs. A second call
-        does nothing.
+        """Stop the source and end the journal.
+
+        Takes at most 3 s, whatever hangs. A second call does nothing.
         """
         if self._stopped:
             return
         self._stopped = True
         self._source.stop()
         if not self._handing.acquire(timeout=_LOCK_S):
-            self._faults.tell(
+            self._faults.log(
                 "advisor: an exchange hangs (a disk that does not answer?); the journal stays without "
                 "its end"
             )
@@ -455,7 +481,7 @@ class Bridge:
 
 
 def _no_rows(bars: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The arrays of a delta of `rows` rows that are padding for a table of `bars` bars."""
+    """Return the arrays of a delta of `rows` rows that are padding for a table of `bars` bars."""
     return np.full(rows, bars, np.int32), np.zeros((rows, WIDTH), np.float32), np.array(0, np.int32)
 
 
@@ -465,8 +491,9 @@ MOST_BYTES = (
 
 
 def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
-    """A function for compiled programs: (update int32[], bars int32[K], weights float32[K]) -> the
-    delta of `update`.
+    """Build a function for compiled programs that returns the delta of `update`.
+
+    Its arguments are update int32[], bars int32[K] and weights float32[K].
 
     Raises ConfigError at trace time where arguments and results exceed 64 KiB, or under `vmap`.
     """

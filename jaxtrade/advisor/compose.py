@@ -21,8 +21,8 @@ import numpy as np
 import yaml
 
 from jaxtrade.advisor.host.backends import RecordedBackend, calls_of
-from jaxtrade.advisor.host.paid import MICRO, AdviceCache, Spend, at_most
-from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.ledger import MICRO, AdviceCache, Spend, at_most
+from jaxtrade.advisor.host.policy import TRAINING, ServiceUse
 from jaxtrade.advisor.host.prompts import digest_values
 from jaxtrade.advisor.host.registry import (
     NOBODY,
@@ -32,17 +32,24 @@ from jaxtrade.advisor.host.registry import (
     snapshots_of,
     takes,
 )
-from jaxtrade.advisor.host.replies import checked
+from jaxtrade.advisor.host.replies import check_answer
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import LOGGED, SCHEMA_HASH, Advice, Backend, Failure
 from jaxtrade.advisor.questions import QuestionBook
-from jaxtrade.advisor.table import WIDTH, AdviceTable, Delta, empty_table, read_snapshot, received
+from jaxtrade.advisor.table import (
+    WIDTH,
+    AdviceTable,
+    Delta,
+    empty_table,
+    read_snapshot,
+    write_delta,
+)
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig, digest_of
 from jaxtrade.config.run import with_control, with_split
 from jaxtrade.config.service import ServiceOptions, is_server, parts_of
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import Tell, quiet
+from jaxtrade.text import Log, discard_line
 from jaxtrade.types import SessionTable
 from jaxtrade.version import __version__
 
@@ -76,7 +83,10 @@ keys:
 
 
 def table_reads_future(manifest: Mapping[str, Any]) -> bool:
-    """Whether the advisor that a snapshot or a journal names in its manifest read the future."""
+    """Return whether the advisor that a manifest names read the future.
+
+    The manifest is that of a snapshot or a journal.
+    """
     return reads_future(str(manifest.get("advisor", ""))) or any(
         name.rpartition(".")[2] == "future" for name in manifest.get("identity", {})
     )
@@ -87,17 +97,20 @@ def backend_of(
     market: Market,
     book: QuestionBook,
     followed: np.ndarray,
-    tell: Tell = quiet,
+    log: Log = discard_line,
 ) -> Backend:
-    """The backend that `advisor.kind` names. `advisor.options` override the defaults that the run
-    supplies.
+    """Build the backend that `advisor.kind` names.
+
+    `advisor.options` override the defaults that the run supplies.
 
     Args:
-        followed: int8[T], the labels that mocks of known skill read. tell: receives one line that
-            counts the askable bars with a recorded answer, for a `recorded` backend.
-    Raises ConfigError: the kind has no backend (none, off, table, replay), the kind or an option is
-    unknown, or a
-        required option is missing.
+        followed: int8[T], the labels that mocks of known skill read.
+        log: receives one line that counts the askable bars with a recorded answer, for a
+            `recorded` backend.
+
+    Raises:
+        ConfigError: the kind has no backend (none, off, table, replay), the kind or an option is
+            unknown, or a required option is missing.
     """
     kind, options = config.advisor.kind, config.advisor.options
     if (head := kind.partition(":")[0]) in (*NOBODY, *WRITTEN):
@@ -122,17 +135,17 @@ def backend_of(
             f"advisor.service.completion_tokens = {most}; set that one, it is used for both"
         )
     backend = make_backend(
-        kind, options, partial(_supplied, config, market, book, followed, innermost)
+        kind, options, partial(_supply_options, config, market, book, followed, innermost)
     )
     if isinstance(backend, RecordedBackend):
         askable = np.flatnonzero(book.askable)
-        tell(
+        log(
             f"advisor {kind}: {np.isin(askable, backend.bars).sum()} of {len(askable)} askable bars are recorded"
         )
     return backend
 
 
-def _supplied(
+def _supply_options(
     config: RunConfig,
     market: Market,
     book: QuestionBook,
@@ -140,11 +153,13 @@ def _supplied(
     innermost: str,
     own: str,
 ) -> dict[str, Any]:
-    """Options that a run supplies to the backend `own`, by name. innermost: the backend that it
-    wraps in the end, or itself.
+    """Return options that a run supplies to the backend `own`, by name.
 
     A server gets no `seed` here: its option of that name controls the server's sampling and is the
     user's choice.
+
+    Args:
+        innermost: the backend that it wraps in the end, or itself.
     """
     form, horizon = book.template.answer, config.advisor.horizon
     if is_server(own):
@@ -169,14 +184,14 @@ def _supplied(
 def service_options(
     config: AdvisorConfig, cache: Path | str = "", ledger: Path | str = ""
 ) -> ServiceOptions:
-    """`advisor.service` with default files filled in where it names none.
+    """Return `advisor.service` with default files filled in where it names none.
 
     `cache` is used for servers only. `ledger` is used only where calls, tokens or cost are capped.
     """
     options, given = config.service, {}
     if cache and options.cache is None and is_server(parts_of(config.kind)[-1]):
         given["cache"] = str(cache)
-    if ledger and options.ledger is None and options.capped:
+    if ledger and options.ledger is None and options.has_cap:
         given["ledger"] = str(ledger)
     return options.model_copy(update=given)
 
@@ -185,24 +200,28 @@ def service_of(
     config: RunConfig,
     backend: Backend,
     run_path: Path | None = None,
-    tell: Tell = LOGGED,
-    use: Use = TRAINING,
+    log: Log = LOGGED,
+    use: ServiceUse = TRAINING,
 ) -> AdviceService:
-    """The service of a run. Its cache and ledger are files in the run's folder, or in memory
-    without a folder.
+    """Build the service of a run.
 
-    use: what the answers are for.
-    Raises StorageError where the ledger cannot be read.
+    Its cache and ledger are files in the run's folder, or in memory without a folder.
+
+    Args:
+        use: what the answers are for.
+
+    Raises:
+        StorageError: the ledger cannot be read.
     """
     files = (run_path / CACHE, run_path / LEDGER) if run_path else ()
-    return AdviceService(backend, service_options(config.advisor, *files), tell=tell, use=use)
+    return AdviceService(backend, service_options(config.advisor, *files), log=log, use=use)
 
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------
 
 
 def _as_before(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a configuration without later keys and sections that have their defaults."""
+    """Drop later keys and sections that have their defaults from a configuration's values."""
     usual = RunConfig().model_dump(mode="json")
     kept = {
         section: part
@@ -219,7 +238,7 @@ def _as_before(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_digest(config: RunConfig) -> str:
-    """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
+    """Hash the configuration fields in which a recording and its replay must agree (sha256 hex).
 
     The kinds, options and service of advisors, the TensorBoard switch, the monitor and the places
     of files may differ, so they are left out: a journal names the bars by their content. The
@@ -256,10 +275,12 @@ def config_digest(config: RunConfig) -> str:
 def journal_header(
     config: RunConfig, book: QuestionBook, identity: Mapping[str, str], run: str = ""
 ) -> dict[str, Any]:
-    """The header of a journal: run id, configuration digest, schema, prompt version, identity and
-    library versions.
+    """Return the header of a journal.
 
-    run: the run's id; a new random one by default.
+    It holds run id, configuration digest, schema, prompt version, identity and library versions.
+
+    Args:
+        run: the run's id; a new random one by default.
     """
     return {
         "run": run or secrets.token_hex(8),
@@ -276,14 +297,15 @@ def journal_header(
 
 
 def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:
-    """The device table of a snapshot over T = `size` bars. Every row has version 1."""
+    """Build the device table of a snapshot over T = `size` bars. Every row has version 1."""
     version = np.array(1 if len(bars) else 0, np.int32)
-    return received(empty_table(size), Delta(bars, rows, version))
+    return write_delta(empty_table(size), Delta(bars, rows, version))
 
 
 def session_places(book: QuestionBook, sessions: SessionTable) -> list[list[tuple[int, int]]]:
-    """The askable bars of each session, in time order, as (bar, seconds since the session's first
-    decision bar).
+    """List the askable bars of each session, in time order.
+
+    Each is (bar, seconds since the session's first decision bar).
 
     Places are times and not counts of bars, so a bar that is missing does not move the later ones.
     A session without an askable bar gives an empty list.
@@ -314,9 +336,13 @@ _UNSETTLED = (
 )  # counts of questions without a final result
 
 
-class Asked(NamedTuple):
-    """Progress. settled: bars answered or failed, out of `total`. advised: bars with advice.
-    statistics: the service's, or empty without a service."""
+class AskProgress(NamedTuple):
+    """Progress.
+
+    settled: bars answered or failed, out of `total`.
+    advised: bars with advice.
+    statistics: the service's, or empty without a service.
+    """
 
     total: int
     settled: int
@@ -324,30 +350,31 @@ class Asked(NamedTuple):
     statistics: Mapping[str, Any]
 
 
-Progress = Callable[[Asked], None]
+Progress = Callable[[AskProgress], None]
 
 
-def _unwatched(asked: Asked) -> None:
-    """A `Progress` that shows nothing."""
+def _make_silent_progress(asked: AskProgress) -> None:
+    """Show nothing, as a `Progress`."""
 
 
 def ask_all(
     backend: Backend,
     book: QuestionBook,
     bars: Iterable[int],
-    tell: Tell = quiet,
+    log: Log = discard_line,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules,
-    recorded answers).
+    """Ask about bars one by one in this thread.
+
+    This is for backends that answer at once (mocks, rules, recorded answers).
 
     Returns:
         bars int32[n] ascending and rows float32[n, 6] by `table.COLUMNS`, for the bars with advice.
-        Bars whose answer is a failure are left out. `tell` receives one line that counts the
+        Bars whose answer is a failure are left out. `log` receives one line that counts the
         failures by kind.
     """
     advice, failures = ask_each(backend, book, bars)
     if failures:
-        tell(
+        log(
             f"advisor {backend.name}: no advice about {sum(failures.values())} bars "
             f"({', '.join(f'{count} {kind}' for kind, count in sorted(failures.items()))})"
         )
@@ -355,19 +382,22 @@ def ask_all(
 
 
 def ask_each(
-    backend: Backend, book: QuestionBook, bars: Iterable[int], progress: Progress = _unwatched
+    backend: Backend,
+    book: QuestionBook,
+    bars: Iterable[int],
+    progress: Progress = _make_silent_progress,
 ) -> tuple[dict[int, Advice], Counter[str]]:
-    """Like `ask_all`, but returns the advice by bar and the number of failures by kind."""
+    """Ask like `ask_all`, but return the advice by bar and the number of failures by kind."""
     advice, failures, wanted = dict[int, Advice](), Counter[str](), [int(bar) for bar in bars]
     for done, bar in enumerate(wanted, 1):
-        answer = checked(backend.answer(book.question(bar), time.monotonic() + _AT_ONCE_S))
+        answer = check_answer(backend.answer(book.question(bar), time.monotonic() + _AT_ONCE_S))
         if answer.advice:
             advice[bar] = answer.advice
-            book.heard(bar, answer.advice)
+            book.note_answer(bar, answer.advice)
         elif answer.failure:
             failures[answer.failure.value] += 1
         if done % _REPORT_EVERY == 0 or done == len(wanted):
-            progress(Asked(len(wanted), done, len(advice), {}))
+            progress(AskProgress(len(wanted), done, len(advice), {}))
     return advice, failures
 
 
@@ -376,18 +406,21 @@ def ask_service(
     book: QuestionBook,
     bars: Iterable[int],
     wait_s: float = math.inf,
-    progress: Progress = _unwatched,
+    progress: Progress = _make_silent_progress,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Ask about bars through a service and wait for the results. Nothing else may submit to this
-    service.
+    """Ask about bars through a service and wait for the results.
+
+    Nothing else may submit to this service.
 
     It ends when one of these is true:
     - every question is answered, has failed or has expired;
     - `wait_s` seconds have passed;
     - the circuit breaker, or the pause after unusable answers, has stayed open for 15 minutes;
-    - the cache has been searched and no requests are sent any more. The reason may be a cap, an endpoint that refuses,
-      or an endpoint that never gave a usable answer. An endpoint that timed out may still be
-      loading its model, so it counts as present.
+    - the cache has been searched and no requests are sent any more.
+
+    The reason for the last may be a cap, an endpoint that refuses, or an endpoint that never gave a
+    usable answer. An endpoint that timed out may still be loading its model, so it
+    counts as present.
 
     Questions are submitted as the queue has room, so that none waits long enough to expire.
     KeyboardInterrupt passes through; the answers so far are then in the cache only.
@@ -405,12 +438,12 @@ def ask_service(
         answered = service.take(service.options.ready_rows)
         advice |= {bar: found for bar, found in answered if bar in asked}
         for bar, found in answered:
-            book.heard(bar, found)
+            book.note_answer(bar, found)
         # Where requests pause, there are none apart from probes.
         pauses = known["breaker"] != "closed" or known["unusable_state"] != "closed"
         moved = now if answered or not pauses else moved
         settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
-        progress(Asked(len(wanted), max(0, settled), len(advice), known))
+        progress(AskProgress(len(wanted), max(0, settled), len(advice), known))
         # When no requests are sent any more, the queue does not empty. Questions that the cache has
         # already seen then make room for the rest.
         asks, quiet = _asks(known), now - moved > _PATIENCE_S
@@ -428,8 +461,9 @@ def ask_service(
 
 
 def _asks(statistics: Mapping[str, Any]) -> bool:
-    """Whether the service still sends requests to an endpoint that gives, or may give, usable
-    answers.
+    """Return whether the service still sends requests.
+
+    The endpoint must give, or may give, usable answers.
     """
     absent = (
         statistics["breaker"] != "closed" and Failure.TIMEOUT.value not in statistics["failures"]
@@ -440,7 +474,7 @@ def _asks(statistics: Mapping[str, Any]) -> bool:
 
 
 def arrays_of(advice: Mapping[int, Advice]) -> tuple[np.ndarray, np.ndarray]:
-    """Advice by bar as (bars int32[n] ascending, rows float32[n, 6])."""
+    """Convert advice by bar to (bars int32[n] ascending, rows float32[n, 6])."""
     bars = np.array(sorted(advice), np.int32)
     rows = np.array([tuple(advice[int(bar)]) for bar in bars], np.float32).reshape(-1, WIDTH)
     return bars, rows
@@ -449,9 +483,10 @@ def arrays_of(advice: Mapping[int, Advice]) -> tuple[np.ndarray, np.ndarray]:
 class AskPlan(NamedTuple):
     """What the command will ask.
 
-    bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those
-        that the cache knows to
-    fail. most: the largest cost of the others, if each is asked once.
+    bars: number of bars to ask about.
+    hits: those whose answer is in the cache.
+    hopeless: those that the cache knows to fail.
+    most: the largest cost of the others, if each is asked once.
     """
 
     bars: int
@@ -461,17 +496,21 @@ class AskPlan(NamedTuple):
 
 
 def make_plan(
-    backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions, tell: Tell
+    backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions, log: Log
 ) -> AskPlan:
-    """The largest cost of asking about the bars, given the cache. Creates no cache file.
+    """Compute the largest cost of asking about the bars, given the cache.
 
-    bars: int[n]. tell: prints one line about a cache that cannot be read.
+    Creates no cache file.
+
+    Args:
+        bars: int[n].
+        log: receives one line about a cache that cannot be read.
     """
     made = options.cache and Path(options.cache).exists()
     identity, calls = backend.identity(), calls_of(backend)
     hits = hopeless = 0
     most = [0, 0, 0]
-    with closing(AdviceCache(options.cache if made else None, tell)) as cache:
+    with closing(AdviceCache(options.cache if made else None, log)) as cache:
         cache.open()
         for bar in bars:
             question = book.preview(bar)
@@ -487,9 +526,9 @@ def make_plan(
 
 
 def cost_text(most: Spend, options: ServiceOptions) -> str:
-    """The cost of a plan in words."""
+    """Format the cost of a plan in words."""
     return (
         f"cost at most {most.cost / MICRO:.2f}"
-        if options.priced
+        if options.has_price
         else "cost unknown (no prices set)"
     )

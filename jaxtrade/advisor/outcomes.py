@@ -15,7 +15,8 @@ things make advice without skill look good, and both are taken out here.
 The market's drift. In a sample that rises, "always long" is right more often than not. The skill is
 therefore the balanced hit rate
 
-    q = (P(a = f | f = +1) + P(a = f | f = -1)) / 2  =  1/2 + mean(u) / (2 var(f)),    u = (a - mean a) (f - mean f),
+    q = (P(a = f | f = +1) + P(a = f | f = -1)) / 2  =  1/2 + mean(u) / (2 var(f)),
+    u = (a - mean a) (f - mean f),
 
 which is 1/2 for advice that is independent of f, whatever its bias and the market's. It is the
 measure of market timing of Henriksson and Merton (Journal of Business 54, 1981).
@@ -82,13 +83,14 @@ _LEAST_BLOCK = 30  # bars; shorter blocks would only cost memory
 _LEAST_WINDOWS = 4.0  # disjoint windows' worth of data below which nothing can be said
 
 
-class Skill(NamedTuple):
+class SkillByConfidence(NamedTuple):
     """What scored advice shows, by range of confidence; float32[B] each.
 
-    rate: balanced hit rate q, 0.5 without data. effective: number of independent outcomes that the
-        data are worth, at
-    most (sum of w)^2 / (sum of w^2), the effective number of weighted outcomes (Kish 1965). errors:
-    (q - 1/2) in standard errors. windows: disjoint windows' worth of data.
+    rate: balanced hit rate q, 0.5 without data.
+    effective: number of independent outcomes that the data are worth, at most (sum of w)^2 / (sum
+        of w^2), the effective number of weighted outcomes (Kish 1965).
+    errors: (q - 1/2) in standard errors.
+    windows: disjoint windows' worth of data.
     """
 
     rate: Array
@@ -98,12 +100,16 @@ class Skill(NamedTuple):
 
 
 def block_bars(horizon: int) -> int:
-    """Bars per block: the horizon, and at least 30."""
+    """Return the bars per block: the horizon, and at least 30."""
     return max(horizon, _LEAST_BLOCK)
 
 
-def skill_of(blocks: Array) -> Skill:
-    """The skill that block sums show. blocks: float32[N, B, 5] by `SUMS`, in the order of time."""
+def skill_of(blocks: Array) -> SkillByConfidence:
+    """Compute the skill that block sums show.
+
+    Args:
+        blocks: float32[N, B, 5] by `SUMS`, in the order of time.
+    """
     chex.assert_rank(blocks, 3)
     weight, square, advised, followed, both = (blocks[..., i] for i in range(len(SUMS)))
     number = weight.sum(axis=0)
@@ -128,16 +134,18 @@ def skill_of(blocks: Array) -> Skill:
     effective = jnp.where(known, n**2 * spread / jnp.maximum(variance, 1e-9), 0.0)
     rate = 0.5 + jnp.where(known, total / n / (2 * jnp.maximum(of_market, 1e-6)), 0.0)
     errors = jnp.where(known, total / jnp.sqrt(jnp.maximum(variance, 1e-9)), 0.0)
-    return Skill(rate, effective, errors, jnp.where(known, windows, 0.0))
+    return SkillByConfidence(rate, effective, errors, jnp.where(known, windows, 0.0))
 
 
-def is_evidence(skill: Skill, abstain: float) -> Array:
-    """bool[B]: whether the skill is a reason to trust, or to distrust.
+def is_evidence(skill: SkillByConfidence, abstain: float) -> Array:
+    """Return whether the skill is a reason to trust, or to distrust (bool[B]).
 
-    abstain: standard errors, of a normal distribution. They state the chance of a false alarm over
-        all ranges together:
-    the chance is shared by the ranges with data (Bonferroni), and the bound is widened to Student's
-    t. Data of fewer than four disjoint windows are no evidence.
+    Data of fewer than four disjoint windows are no evidence.
+
+    Args:
+        abstain: standard errors, of a normal distribution. They state the chance of a false alarm
+            over all ranges together: the chance is shared by the ranges with data (Bonferroni), and
+            the bound is widened to Student's t.
     """
     if abstain == 0:
         return skill.windows > 0
@@ -148,12 +156,13 @@ def is_evidence(skill: Skill, abstain: float) -> Array:
 
 
 def student(normal: Array, freedom: Array) -> Array:
-    """The quantile of Student's t at the probability of a normal quantile (Abramowitz and Stegun
-    26.7.5).
+    """Return the quantile of Student's t at the probability of a normal quantile.
 
-    normal, freedom: float32[...]. From three degrees of freedom on, and for the normal quantile
-        2.5, it is within a few
-    percent.
+    The formula is Abramowitz and Stegun 26.7.5. From three degrees of freedom on, and for the
+    normal quantile 2.5, it is within a few percent.
+
+    Args:
+        normal, freedom: float32[...].
     """
     z, v = normal, freedom
     return (
@@ -165,8 +174,9 @@ def student(normal: Array, freedom: Array) -> Array:
 
 
 def _windows(values: Array) -> Array:
-    """float32[N + 3, B]: sums over all windows of `WINDOW` neighbouring blocks, also those that
-    reach over an end.
+    """Sum over all windows of `WINDOW` neighbouring blocks (float32[N + 3, B]).
+
+    Windows that reach over an end are included.
     """
     number, edge = values.shape[0], WINDOW - 1
     padded = jnp.pad(values, ((edge, edge), (0, 0)))
@@ -176,11 +186,12 @@ def _windows(values: Array) -> Array:
 class Outcomes(struct.PyTreeNode):
     """Running scores by range of confidence, float32[B] each. Older rows count exponentially less.
 
-    count: rows scored. hits: rows whose direction was right. brier: sum of squared differences
-        between confidence and
-    hit (1 or 0). seen: int32[], all rows ever scored, without decay. blocks: float32[N, B, 5] by
-    `SUMS`, the same rows summed over blocks of `block` bars (static), for
-    `advisor.evidence=blocks`; None for `answers`.
+    count: rows scored.
+    hits: rows whose direction was right.
+    brier: sum of squared differences between confidence and hit (1 or 0).
+    seen: int32[], all rows ever scored, without decay.
+    blocks: float32[N, B, 5] by `SUMS`, the same rows summed over blocks of `block` bars (static),
+        for `advisor.evidence=blocks`; None for `answers`.
     """
 
     count: Array
@@ -192,7 +203,7 @@ class Outcomes(struct.PyTreeNode):
 
 
 def no_outcomes(config: AdvisorConfig, bars: int) -> Outcomes:
-    """The initial outcomes over T = `bars` bars: no rows scored."""
+    """Return the initial outcomes over T = `bars` bars: no rows scored."""
     zero = jnp.zeros(config.bins, jnp.float32)
     found = Outcomes(zero, zero, zero, jnp.int32(0))
     if config.evidence == "answers":
@@ -210,17 +221,20 @@ def what_followed(
     horizon: int,
     cost: int,
 ) -> np.ndarray:
-    """int8[T]: +1 where the price rose by more than `cost` ticks over a bar's horizon, -1 where it
-    fell, else 0.
+    """Return the sign of the price move over each bar's horizon (int8[T]).
+
+    It is +1 where the price rose by more than `cost` ticks, -1 where it fell, else 0.
 
     Args:
-        open_, close: int32[T] ticks. first, last: int[N], the first and last decision bar of each
-            session; the flat bar `last + 1` is the session's last bar. horizon: bars h >= 1. cost:
-            ticks of a round turn.
+        open_, close: int32[T] ticks.
+        first, last: int[N], the first and last decision bar of each session; the flat bar `last +
+            1` is the session's last bar.
+        horizon: bars h >= 1.
+        cost: ticks of a round turn.
+
     Returns:
         sign(close[t + h] - open[t + 1]) where t is a decision bar, t + h is in the same session and
-        the move exceeds
-        `cost`; 0 elsewhere.
+        the move exceeds `cost`; 0 elsewhere.
     """
     signs = np.zeros(len(close), np.int8)
     for begin, end in zip(first, last, strict=True):
@@ -232,16 +246,19 @@ def what_followed(
 
 
 def bin_of(confidence: Array, bins: int) -> Array:
-    """int32[...]: the index of the confidence among `bins` equal ranges of [0, 1]."""
+    """Return the index of the confidence among `bins` equal ranges of [0, 1] (int32[...])."""
     return jnp.clip((confidence * bins).astype(jnp.int32), 0, bins - 1)
 
 
-def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | float) -> Outcomes:
-    """The outcomes after a delta's rows have been scored.
+def score_delta(
+    outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | float
+) -> Outcomes:
+    """Score a delta's rows and add them to the outcomes.
 
-    followed: int8[T] from `what_followed`, 0 outside the training sessions. memory: rows that the
-        decay remembers; each
-    scored row multiplies all earlier ones by 1 - 1 / memory.
+    Args:
+        followed: int8[T] from `what_followed`, 0 outside the training sessions.
+        memory: rows that the decay remembers; each scored row multiplies all earlier ones by 1 - 1
+            / memory.
     """
     bins, bars, rows = outcomes.count.shape[0], jnp.asarray(delta.bars), jnp.asarray(delta.rows)
     advised = direction_of(rows)
@@ -254,10 +271,10 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     )  # scored rows of this delta that come after each row
     # Within a delta, each row decays by the scored rows after it, as if the rows had been scored
     # one by one.
-    weight = jnp.where(counts, jnp.exp(fading(memory) * later), 0.0)
+    weight = jnp.where(counts, jnp.exp(log_decay(memory) * later), 0.0)
     one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
     number = counts.sum(dtype=jnp.int32)
-    fade = jnp.exp(fading(memory) * number)
+    fade = jnp.exp(log_decay(memory) * number)
     error = jnp.square(confidence - hit)
 
     def add(total: Array, values: Array) -> Array:
@@ -280,20 +297,21 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     return found.replace(blocks=blocks, block=outcomes.block)
 
 
-def fading(memory: Array | float) -> Array:
-    """float32[...]: the log of what one more row leaves of the weight of an earlier one."""
+def log_decay(memory: Array | float) -> Array:
+    """Return the log of what one more row leaves of the weight of an earlier one (float32[...])."""
     return jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32))
 
 
 def hit_rate(outcomes: Outcomes) -> Array:
-    """float32[]: share of hits over all ranges; NaN where nothing was scored."""
+    """Return the share of hits over all ranges; NaN where nothing was scored (float32[])."""
     return outcomes.hits.sum() / outcomes.count.sum()
 
 
 def independent(outcomes: Outcomes) -> Array:
-    """float32[]: the number of independent outcomes that the scored rows are worth, over all
-    ranges. With
-    `advisor.evidence=answers` every row counts as independent."""
+    """Return the number of independent outcomes that the scored rows are worth (float32[]).
+
+    It is over all ranges. With `advisor.evidence=answers` every row counts as independent.
+    """
     return (
         outcomes.count.sum()
         if outcomes.blocks is None
@@ -302,12 +320,13 @@ def independent(outcomes: Outcomes) -> Array:
 
 
 def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Array:
-    """float32[B]: the trust, log-odds of the measured skill, clipped to [-cap, cap]; 0 where no
-    skill is shown.
+    """Return the trust (float32[B]): log-odds of the measured skill, clipped to [-cap, cap].
 
-    With blocks, the skill is the balanced hit rate q of n independent outcomes
-    (`skill_of`). It is drawn towards one half by `prior` imagined outcomes: 1/2 + (q -
-    1/2) n / (n + prior). `is_evidence` says whether it counts.
+    It is 0 where no skill is shown.
+
+    With blocks, the skill is the balanced hit rate q of n independent outcomes (`skill_of`). It is
+    drawn towards one half by `prior` imagined outcomes: 1/2 + (q - 1/2) n / (n + prior).
+    `is_evidence` says whether it counts.
 
     Without blocks (`advisor.evidence=answers`, the rule of earlier versions), every row counts as
     independent: the rate is (hits + prior / 2) / (count + prior). It counts beyond `abstain` * 0.5
@@ -336,9 +355,9 @@ PAIR = (
 class PanelOutcomes(struct.PyTreeNode):
     """Scores of a panel of A advisors.
 
-    each: `Outcomes` with leaves [A, ...]. pairs: float32[A, A, 4] by `PAIR`; entry (i, j) counts
-        rows of i that came
-    when j had advice about the same bar already, or with it.
+    each: `Outcomes` with leaves [A, ...].
+    pairs: float32[A, A, 4] by `PAIR`; entry (i, j) counts rows of i that came when j had advice
+        about the same bar already, or with it.
     """
 
     each: Outcomes
@@ -346,7 +365,10 @@ class PanelOutcomes(struct.PyTreeNode):
 
 
 def first_outcomes(config: AdvisorConfig, bars: int) -> Outcomes | PanelOutcomes:
-    """The initial outcomes of the advisors of `config`, over T = `bars` bars: no rows scored."""
+    """Return the initial outcomes of the advisors of `config`, over T = `bars` bars.
+
+    No rows are scored.
+    """
     one, number = no_outcomes(config, bars), config.advisors
     if number == 1:
         return one
@@ -355,7 +377,11 @@ def first_outcomes(config: AdvisorConfig, bars: int) -> Outcomes | PanelOutcomes
 
 
 def of_advisor(delta: Delta, advisor: Array, bars: int) -> Delta:
-    """The rows of one advisor, with bars in [0, T); the others become padding (bar T). bars: T."""
+    """Select the rows of one advisor, with bars in [0, T); the others become padding (bar T).
+
+    Args:
+        bars: T.
+    """
     each = jnp.asarray(delta.bars)
     return Delta(jnp.where(each // bars == advisor, each % bars, bars), delta.rows, delta.version)
 
@@ -367,17 +393,19 @@ def panel_scored(
     followed: Array,
     memory: Array | float,
 ) -> PanelOutcomes:
-    """The outcomes after the rows of a delta have been scored.
+    """Score the rows of a delta and add them to the outcomes.
 
-    table: with the delta's rows in it. followed: int8[T], as for `outcomes.scored`. memory: as
-        there, for each advisor.
+    Args:
+        table: with the delta's rows in it.
+        followed: int8[T], as for `outcomes.score_delta`.
+        memory: as there, for each advisor.
     """
     bars, number = followed.shape[0], outcomes.pairs.shape[0]
     chex.assert_shape(table.version, (number * bars,))
 
     def one(each: Outcomes, pairs: Array, advisor: Array) -> tuple[Outcomes, Array]:
         own = of_advisor(delta, advisor, bars)
-        after = scored(each, own, followed, memory)
+        after = score_delta(each, own, followed, memory)
         mine = jnp.asarray(own.bars)
         came = entries(followed, mine).astype(jnp.int32)
         at = mine[:, None] + bars * jnp.arange(number)  # [M, A] rows of the table
@@ -392,17 +420,20 @@ def panel_scored(
         # Rows that came together are met from both sides, and are counted half from each.
         together_now = entries(table.version, at) == jnp.asarray(delta.version)
         sums = sums * jnp.where(together_now, 0.5, 1.0)[..., None]
-        fade = jnp.exp(fading(memory) * (after.seen - each.seen))
+        fade = jnp.exp(log_decay(memory) * (after.seen - each.seen))
         return after, pairs * fade + jnp.where(both[..., None], sums, 0.0).sum(axis=0)
 
     return PanelOutcomes(*jax.vmap(one)(outcomes.each, outcomes.pairs, jnp.arange(number)))
 
 
 def correlation(pairs: Array, prior: float) -> Array:
-    """float32[A, A]: the correlation of the advisors' errors, in [0, 1]; 1 between an advisor and
-    itself.
+    """Return the correlation of the advisors' errors, in [0, 1] (float32[A, A]).
 
-    pairs: float32[A, A, 4] by `PAIR`. prior: imagined common outcomes with common errors.
+    It is 1 between an advisor and itself.
+
+    Args:
+        pairs: float32[A, A, 4] by `PAIR`.
+        prior: imagined common outcomes with common errors.
     """
     weight, own, other, both = jnp.moveaxis(
         pairs + jnp.swapaxes(pairs, 0, 1)[..., jnp.array([0, 2, 1, 3])], -1, 0
@@ -418,10 +449,11 @@ def correlation(pairs: Array, prior: float) -> Array:
 
 
 def together(odds: Array, common: Array) -> Array:
-    """float32[]: the panel's log-odds, by the formula of this module.
+    """Return the panel's log-odds, by the formula of this module (float32[]).
 
-    odds: float32[A], t_i d_i of each advisor; 0 without advice. common: float32[A, A] from
-        `correlation`.
+    Args:
+        odds: float32[A], t_i d_i of each advisor; 0 without advice.
+        common: float32[A, A] from `correlation`.
     """
     size = jnp.abs(odds)
     relative = jnp.minimum(1.0, size[None, :] / jnp.maximum(size[:, None], 1e-9))

@@ -7,10 +7,10 @@ own bar and earlier ones, so a question does too. With a record (`desk`), it dep
 answers about earlier bars that existed when it was first built.
 
 The record is the advisor's own: what it said about earlier bars, and what followed, as known at a
-bar's close. At bar b it holds answers about bars t with t + horizon <= b, in the same split, that existed when
-the text about b was first asked for. A text is then kept, so the question about b stays the same
-for as long as the record lives. Which answers exist depends on the order of asking, so a question
-with a record does too, and so does its cache key.
+bar's close. At bar b it holds answers about bars t with t + horizon <= b, in the same split, that
+existed when the text about b was first asked for. A text is then kept, so the question about b
+stays the same for as long as the record lives. Which answers exist depends on the order of asking,
+so a question with a record does too, and so does its cache key.
 
 What came before a bar, as the texts of blocks: the last bars, completed longer bars, the
 session's levels.
@@ -37,7 +37,7 @@ from jaxtrade.advisor.host.blocks import (
     WINDOW,
     AccountRules,
     PriceBar,
-    Scored,
+    ScoredAnswer,
     account_block,
     events_block,
     higher_block,
@@ -72,23 +72,27 @@ from jaxtrade.data.market import Market, feature_input
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import local, stamp
+from jaxtrade.formatting import local, stamp
 from jaxtrade.types import SessionSet
 
 Levels = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Earlier:
+class MarketHistory:
     """The T bars of a market, and the texts about what came before each.
 
-    bars: one-sided. volume: float64[T], or None where the bars have none. closes: int64[T], UTC
-    seconds. starts: int64[T], first row of each bar's feature window.
+    bars: one-sided.
+    volume: float64[T], or None where the bars have none.
+    closes: int64[T], UTC seconds.
+    starts: int64[T], first row of each bar's feature window.
 
-    day: int64[T], the number of each bar's trade date, of D. first, end: int64[D], the rows from
-    the decision window's opening to the date's last bar, `end` excluded. opening: int64[D], UTC
-    seconds. close, flat: int64[D], UTC seconds of the scheduled close and of the time when
-    positions must be closed; -1 where no session is scheduled.
+    day: int64[T], the number of each bar's trade date, of D.
+    first, end: int64[D], the rows from the decision window's opening to the date's last bar,
+        `end` excluded.
+    opening: int64[D], UTC seconds.
+    close, flat: int64[D], UTC seconds of the scheduled close and of the time when positions must be
+        closed; -1 where no session is scheduled.
     """
 
     bars: Bars
@@ -104,27 +108,30 @@ class Earlier:
     flat: np.ndarray
 
     def window(self, bar: int) -> str:
-        """The block `window`: the bar and those before it, at most `bars`."""
+        """Format the block `window`: the bar and those before it, at most `bars`."""
         rows = range(max(int(self.starts[bar]), bar - self.chosen.bars + 1), bar + 1)
         return window_block(
             [self._row(row, row + 1) for row in rows], self.bars.bar_seconds, self._decimals
         )
 
     def higher(self, bar: int) -> str:
-        """The block `higher`: for each length, the last bars that were complete at the bar's
-        close.
-        """
+        """Format the block `higher`: for each length, the last bars complete at the bar's close."""
         seconds = self.bars.bar_seconds
         tables = {
-            minutes: [self._row(*ends) for ends in self.completed(bar, 60 * minutes)]
+            minutes: [self._row(*ends) for ends in self.find_completed(bar, 60 * minutes)]
             for minutes in self.chosen.higher
             if 60 * minutes > seconds and 60 * minutes % seconds == 0
         }
         return higher_block(tables, self._decimals)
 
-    def completed(self, bar: int, period: int) -> list[tuple[int, int]]:
-        """Rows [begin, end) of the last `higher_bars` periods that hold bars and had ended at the
-        bar's close, oldest first. period: seconds; periods are counted from whole hours UTC."""
+    def find_completed(self, bar: int, period: int) -> list[tuple[int, int]]:
+        """Find rows [begin, end) of the last `higher_bars` periods, oldest first.
+
+        The periods hold bars and had ended at the bar's close.
+
+        Args:
+            period: seconds; periods are counted from whole hours UTC.
+        """
         found, end = list[tuple[int, int]](), bar + 1
         while len(found) < self.chosen.higher_bars and end > self.starts[bar]:
             number = int(self.bars.time[end - 1]) // period
@@ -135,7 +142,7 @@ class Earlier:
         return found[::-1]
 
     def levels(self, bar: int) -> str:
-        """The block `levels`."""
+        """Format the block `levels`."""
         day = self.day[bar]
         first, opening = int(self.first[day]), int(self.opening[day])
         session = None if bar < first else self._levels(first, bar + 1, "open", "high", "low")
@@ -145,13 +152,18 @@ class Earlier:
             self._opening_range(bar),
             self.chosen.opening_minutes,
             self._prior(bar),
-            self.left(bar, self.close),
+            self.count_minutes_left(bar, self.close),
             self._decimals,
         )
 
-    def left(self, bar: int, until: np.ndarray) -> int | None:
-        """Whole minutes from the bar's close to `until` of its trade date, int64[D]; None where
-        none is scheduled or it has passed."""
+    def count_minutes_left(self, bar: int, until: np.ndarray) -> int | None:
+        """Count the whole minutes from the bar's close to `until` of its trade date.
+
+        The result is None where none is scheduled or it has passed.
+
+        Args:
+            until: int64[D].
+        """
         seconds = int(until[self.day[bar]]) - int(self.closes[bar])
         return None if seconds < 0 else seconds // 60
 
@@ -178,7 +190,7 @@ class Earlier:
         return {name: getattr(row, name) for name in names}
 
     def _row(self, begin: int, end: int) -> PriceBar:
-        """The bars of rows [begin, end) as one bar."""
+        """Merge the bars of rows [begin, end) into one bar."""
         bars, tick = self.bars, float(self.bars.contract.tick_size)
         layout = WINDOW["stamp" if bars.bar_seconds % 60 == 0 else "fine_stamp"]
         volume = None if self.volume is None else float(self.volume[begin:end].sum())
@@ -196,8 +208,8 @@ class Earlier:
         return self.bars.contract.decimals
 
 
-def earlier_of(market: Market, config: RunConfig) -> Earlier:
-    """The texts about a market's bars under `advisor.context`."""
+def make_history(market: Market, config: RunConfig) -> MarketHistory:
+    """Build the texts about a market's bars under `advisor.context`."""
     bars, contract = market.bars.mid, market.contract
     dates = trade_dates(bars.time, contract)
     schedule = schedule_of(bars, config.data.calendar)
@@ -207,7 +219,7 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
     opening = window_openings(dates[begin], contract, config.session.overnight)
     end = np.append(begin[1:], len(bars))
     first = np.clip(np.searchsorted(bars.time, opening), begin, end)
-    return Earlier(
+    return MarketHistory(
         bars,
         bars.volume if market.has_volume else None,
         bars.time + bars.bar_seconds,
@@ -223,10 +235,10 @@ def earlier_of(market: Market, config: RunConfig) -> Earlier:
 
 
 def account_rules(market: Market, config: RunConfig) -> AccountRules:
-    """The account's rules (dollars) and the costs of a round turn with one contract.
+    """Return the account's rules (dollars) and the costs of a round turn with one contract.
 
-    Raises ConfigError for an unknown account preset or a commission that is not a whole number of
-    mills.
+    Raises ConfigError for an unknown account preset or a commission that is not a whole
+    number of mills.
     """
     preset, contract = resolve_account(config.account), market.contract.under(config)
     return AccountRules(
@@ -246,8 +258,9 @@ def account_rules(market: Market, config: RunConfig) -> AccountRules:
 
 
 def round_turn(market: Market, config: RunConfig) -> int:
-    """Cost in ticks of one round turn with one contract: two commissions, rounded up to whole
-    ticks, and two slippages.
+    """Return the cost in ticks of one round turn with one contract.
+
+    It is two commissions, rounded up to whole ticks, and two slippages.
 
     Where profits are converted, the tick value of the first bar is used. Every later tick value
     would be from the future for some bars.
@@ -263,13 +276,14 @@ def round_turn(market: Market, config: RunConfig) -> int:
 
 
 def followed_of(market: Market, config: RunConfig) -> np.ndarray:
-    """Labels of the decision bars, int8[T]: +1 where a buy would have paid, -1 where a sale would
-    have paid, else 0.
+    """Label the decision bars by the trade that would have paid (int8[T]).
+
+    The label is +1 for a buy, -1 for a sale, else 0.
 
     A trade pays if it is opened at the next bar's open, held for `advisor.horizon` bars and earns
     more than the cost of a round turn. On two-sided bars buys pay the ask and sales get the bid.
 
-    The labels read each bar's future, in every session. Pass them through `only` before anything
+    The labels read each bar's future, in every session. Pass them through `mask_to_sessions` before anything
     learns from them.
     """
     sessions, (bid, ask) = market.data.sessions, market.bars.sides
@@ -280,8 +294,8 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
     return rose.astype(np.int8) - fell.astype(np.int8)
 
 
-def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
-    """int8[T]: `followed` at the decision bars of `sessions`, 0 elsewhere."""
+def mask_to_sessions(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
+    """Keep `followed` at the decision bars of `sessions`, with 0 elsewhere (int8[T])."""
     return np.where(in_sessions(market, sessions), followed, 0).astype(followed.dtype)
 
 
@@ -289,15 +303,18 @@ _WIDEST = 10**6 - 1  # answers per range in the longest text
 
 
 @dataclass(eq=False)
-class Record:
+class AnswerRecord:
     """The record over T bars. Threads may feed and read it at once. It keeps one text, of about 1
     KB, per bar asked.
 
     Args:
         followed: int8[T], what followed each bar (`followed_of`). Entry t is read only once
-            t + horizon has closed. parts: int8[T], the split of each bar; answers count in their
-            own split only. closes: int64[T], UTC seconds. bins: ranges of confidence. shown: last
-            answers that a text lists. zone: of the times.
+            t + horizon has closed.
+        parts: int8[T], the split of each bar; answers count in their own split only.
+        closes: int64[T], UTC seconds.
+        bins: ranges of confidence.
+        shown: last answers that a text lists.
+        zone: of the times.
     """
 
     followed: np.ndarray
@@ -315,7 +332,7 @@ class Record:
         self._texts: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    def heard(self, bar: int, advice: Advice) -> None:
+    def note_answer(self, bar: int, advice: Advice) -> None:
         """Note the first answer about a bar. Later ones about the same bar change nothing."""
         with self._lock:
             if not self._known[bar]:
@@ -324,34 +341,39 @@ class Record:
                 self._known[bar] = True
 
     def text(self, bar: int) -> str:
-        """The block `record` at a bar's close: the same text whenever it is asked for again."""
+        """Return the block `record` at a bar's close.
+
+        It is the same text whenever it is asked for again.
+        """
         with self._lock:
             if bar not in self._texts:
-                self._texts[bar] = self._made(self.scorable(bar))
+                self._texts[bar] = self._make_text(self.scorable(bar))
             return self._texts[bar]
 
     def scorable(self, bar: int) -> np.ndarray:
-        """int64[n], ascending: the answered bars of the bar's split whose horizon had ended at its
-        close.
+        """Return the answered bars of the bar's split that can be scored (int64[n], ascending).
+
+        Their horizon had ended at the bar's close.
         """
         end = max(0, bar + 1 - self.horizon)
         return np.flatnonzero(self._known[:end] & (self.parts[:end] == self.parts[bar]))
 
     def longest(self) -> str:
-        """A text at least as long as any that `text` may return: for plans of costs, before there
-        are answers.
+        """Return a text at least as long as any that `text` may return.
+
+        It is for plans of costs, before there are answers.
         """
-        last = [Scored("00-00 00:00", -1, 1.0, 0)] * self.shown
+        last = [ScoredAnswer("00-00 00:00", -1, 1.0, 0)] * self.shown
         return record_block([(_WIDEST, _WIDEST)] * self.bins, last, self.horizon)
 
-    def _made(self, bars: np.ndarray) -> str:
+    def _make_text(self, bars: np.ndarray) -> str:
         said, followed = self._said[bars], self.followed[bars]
         scored, hits = (said != 0) & (followed != 0), (said != 0) & (said == followed)
         places = np.minimum((self._confidence[bars] * self.bins).astype(np.int64), self.bins - 1)
         rates = [np.bincount(places[kind], minlength=self.bins).tolist() for kind in (hits, scored)]
         last = bars[max(0, len(bars) - self.shown) :]
         shown = [
-            Scored(
+            ScoredAnswer(
                 local(int(self.closes[bar]), self.zone, RECORD["stamp"]),
                 int(self._said[bar]),
                 float(self._confidence[bar]),
@@ -369,11 +391,12 @@ NEEDS_VOLUME = frozenset(absent_features(tuple(RAW_SLOTS)))
 class QuestionBook(NamedTuple):
     """The questions about a market's T bars.
 
-    columns: float64[T] by slot name, in raw units; NaN in the warm-up. closes: int64[T], UTC
-        seconds of each bar's
-    close. zone: the exchange's time zone, used for time stamps. askable: bool[T], decision bars of
-    any session at which every value is known. blocks: by name, what makes a block's text about a
-    bar. record: of the advisor's answers; None where the template shows none.
+    columns: float64[T] by slot name, in raw units; NaN in the warm-up.
+    closes: int64[T], UTC seconds of each bar's close.
+    zone: the exchange's time zone, used for time stamps.
+    askable: bool[T], decision bars of any session at which every value is known.
+    blocks: by name, what makes a block's text about a bar.
+    record: of the advisor's answers; None where the template shows none.
     """
 
     symbol: str
@@ -383,10 +406,10 @@ class QuestionBook(NamedTuple):
     zone: str
     askable: np.ndarray
     blocks: Mapping[str, Callable[[int], str]] = MappingProxyType({})
-    record: Record | None = None
+    record: AnswerRecord | None = None
 
     def question(self, bar: int) -> Question:
-        """The question about a bar. Raises DataError where one of its values is unknown."""
+        """Build the question about a bar. Raises DataError where one of its values is unknown."""
         bar = int(bar)
         return make_question(
             bar,
@@ -398,29 +421,31 @@ class QuestionBook(NamedTuple):
         )
 
     def preview(self, bar: int) -> Question:
-        """The question about a bar without asking it: in place of the record, the longest text that
-        it may have.
+        """Build the question about a bar without asking it.
+
+        In place of the record it has the longest text that the record may have.
         """
         if not self.record:
             return self.question(bar)
         longest = self.record.longest()
         return self._replace(blocks={**self.blocks, "record": lambda _: longest}).question(bar)
 
-    def heard(self, bar: int, advice: Advice) -> None:
+    def note_answer(self, bar: int, advice: Advice) -> None:
         """Note an answer in the record, if there is one."""
         if self.record:
-            self.record.heard(int(bar), advice)
+            self.record.note_answer(int(bar), advice)
 
     def fresh(self) -> QuestionBook:
-        """The same questions with an empty record, for another advisor."""
+        """Return the same questions with an empty record, for another advisor."""
         if not self.record:
             return self
         record = replace(self.record)  # over the same bars, without answers
         return self._replace(record=record, blocks={**self.blocks, "record": record.text})
 
     def question_or_none(self, bar: int) -> Question | None:
-        """The question about a bar; None where the bar does not exist or one of its values is
-        unknown.
+        """Build the question about a bar.
+
+        The result is None where the bar does not exist or one of its values is unknown.
         """
         if not 0 <= bar < len(self.closes) or not all(
             np.isfinite(values[bar]) for values in self.columns.values()
@@ -430,8 +455,9 @@ class QuestionBook(NamedTuple):
 
 
 def make_book(market: Market, config: RunConfig) -> QuestionBook:
-    """The questions about a market with the template `advisor.template` and the context
-    `advisor.context`.
+    """Build the questions about a market.
+
+    They use the template `advisor.template` and the context `advisor.context`.
 
     Raises:
         ConfigError: the template is unknown, shows values that need volume and the bars have none,
@@ -464,7 +490,7 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
         parts, splits = np.full(len(closes), -1, np.int8), split_sessions(market, config.split)
         for number, name in enumerate(name for name in splits if name != "all"):
             parts[in_sessions(market, splits[name])] = number
-        record = Record(
+        record = AnswerRecord(
             followed_of(market, config),
             parts,
             closes,
@@ -490,19 +516,19 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
 
 
 def _blocks(
-    market: Market, config: RunConfig, chosen: Chosen, record: Record | None
+    market: Market, config: RunConfig, chosen: Chosen, record: AnswerRecord | None
 ) -> Mapping[str, Callable[[int], str]]:
-    """What makes each block of the template, by name."""
+    """Map each block of the template, by name, to the function that makes it."""
     if not chosen.template.blocks:
         return {}
-    earlier, context = earlier_of(market, config), config.advisor.context
+    earlier, context = make_history(market, config), config.advisor.context
     rules, feeds = account_rules(market, config), chosen.feeds
     symbol, zone = market.contract.symbol, market.contract.zone
     found: dict[str, Callable[[int], str]] = {
         "window": earlier.window,
         "higher": earlier.higher,
         "levels": earlier.levels,
-        "account": lambda bar: account_block(rules, earlier.left(bar, earlier.flat)),
+        "account": lambda bar: account_block(rules, earlier.count_minutes_left(bar, earlier.flat)),
         "news": lambda bar: news_block(
             feeds["news"], symbol, int(earlier.closes[bar]), zone, context
         ),
@@ -538,8 +564,9 @@ def check_columns(columns: Mapping[str, npt.ArrayLike]) -> None:
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """float64[T] of each named slot in its raw unit (`prompts.RAW_SLOTS`), prices in the quote unit;
-    NaN in the warm-up.
+    """Return each named slot in its raw unit (float64[T]; `prompts.RAW_SLOTS`).
+
+    Prices are in the quote unit; the warm-up is NaN.
 
     Two-sided bars enter by their mid price, as in the market's features. Raises ConfigError for an
     unknown name.
@@ -560,7 +587,7 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
 
 
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
-    """bool[T]: the decision bars of `sessions`; by default those of all the market's sessions."""
+    """Mark the decision bars of `sessions` (bool[T]); by default of all the market's sessions."""
     table, found = market.data.sessions, np.zeros(len(market.bars), bool)
     chosen = np.asarray(sessions.ids)[: int(sessions.count)] if sessions else slice(None)
     for first, last in zip(

@@ -31,7 +31,7 @@ from jaxtrade.storage.archives import FAULTS, read_arrays
 from jaxtrade.types import Array
 
 if TYPE_CHECKING:
-    from jaxtrade.advisor.host.journal import Recorded
+    from jaxtrade.advisor.host.journal import LoadedJournal
     from jaxtrade.data.bars import Bars
     from jaxtrade.data.market import Market
 
@@ -48,9 +48,10 @@ _LAG, _BAR, _EPISODE = 1, 2, 3  # streams of the hash
 class AdviceTable(struct.PyTreeNode):
     """Advice about T bars; of a panel of A advisors, about A T rows.
 
-    rows: float32[T, 6] by `COLUMNS` (`advisor.host.types.Advice`). version: int32[T], the version
-        (1 or higher) of the
-    delta that wrote the row; 0 where there is no advice. newest: int32[], the highest version.
+    rows: float32[T, 6] by `COLUMNS` (`advisor.host.types.Advice`).
+    version: int32[T], the version (1 or higher) of the delta that wrote the row; 0 where there is
+        no advice.
+    newest: int32[], the highest version.
     """
 
     rows: Array
@@ -61,9 +62,9 @@ class AdviceTable(struct.PyTreeNode):
 class Delta(struct.PyTreeNode):
     """Rows that become visible together.
 
-    bars: int32[M], each bar once; entries >= T are padding. rows: float32[M, 6]. version: int32[];
-        if there is any row,
-    it is higher than the table's `newest`.
+    bars: int32[M], each bar once; entries >= T are padding.
+    rows: float32[M, 6].
+    version: int32[]; if there is any row, it is higher than the table's `newest`.
     """
 
     bars: Array | np.ndarray
@@ -74,10 +75,11 @@ class Delta(struct.PyTreeNode):
 class AdviceView(struct.PyTreeNode):
     """The table and the rules by which environments read it.
 
-    source: int32[T], the bar whose advice is read at each bar; `NOWHERE` where no advice may be
-        read. seed: uint32[],
-    seed of the advice dropout. drop_episode, drop_bar: float32[], the shares of episodes, and of
-    bars within an episode, that show no advice; both None (static) without dropout.
+    source: int32[T], the bar whose advice is read at each bar; `NOWHERE` where no
+        advice may be read.
+    seed: uint32[], seed of the advice dropout.
+    drop_episode, drop_bar: float32[], the shares of episodes, and of bars within an episode, that
+        show no advice; both None (static) without dropout.
     """
 
     table: AdviceTable
@@ -96,10 +98,10 @@ class AdviceSeen(struct.PyTreeNode):
     """The advice that the agent acts on at a bar. All zeros where there is none.
 
     values: float32[..., 6] by `SEEN`. They are one array because every separate array costs time in
-        each rollout step
-    and minibatch. version: int32[...]; 0 means no advice. each: of a panel, what every advisor
-    said, [..., A]; the values are then their consensus (`consensus`). None (static) for one
-    advisor.
+        each rollout step and minibatch.
+    version: int32[...]; 0 means no advice.
+    each: of a panel, what every advisor said, [..., A]; the values are then their consensus
+        (`consensus`). None (static) for one advisor.
     """
 
     values: Array
@@ -142,30 +144,34 @@ class AdviceSeen(struct.PyTreeNode):
 
 
 def direction_of(values: Array) -> Array:
-    """int32[...]: the direction of rows float32[..., 6] by `COLUMNS` or `SEEN`, by the rule of
-    `AdviceSeen.direction`.
+    """Return the direction of rows, by the rule of `AdviceSeen.direction` (int32[...]).
+
+    The rows are float32[..., 6] by `COLUMNS` or `SEEN`.
     """
     hold, buy, sell = (values[..., i] for i in range(3))
     return jnp.where((buy > hold) & (buy > sell), 1, jnp.where((sell > hold) & (sell > buy), -1, 0))
 
 
 def empty_table(bars: int) -> AdviceTable:
-    """A table over T = `bars` bars with no advice in it."""
+    """Build a table over T = `bars` bars with no advice in it."""
     return AdviceTable(
         jnp.zeros((bars, WIDTH), jnp.float32), jnp.zeros(bars, jnp.int32), jnp.int32(0)
     )
 
 
 def directions(rows: np.ndarray) -> np.ndarray:
-    """Directions of host rows [n, 6] as int8[n], by the rule of `AdviceSeen.direction`."""
+    """Return directions of host rows [n, 6], by the rule of `AdviceSeen.direction` (int8[n])."""
     hold, buy, sell = rows[:, 0], rows[:, 1], rows[:, 2]
     rose, fell = buy > np.maximum(hold, sell), sell > np.maximum(hold, buy)
     return rose.astype(np.int8) - fell.astype(np.int8)
 
 
-def stacked(parts: list[tuple[np.ndarray, np.ndarray]], bars: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bars int32[n] and rows float32[n, 6] of each member, as those of one table over `bars` bars
-    each.
+def stack_members(
+    parts: list[tuple[np.ndarray, np.ndarray]], bars: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Stack bars int32[n] and rows float32[n, 6] of each member.
+
+    The result is for one table over `bars` bars each.
     """
     return (
         np.concatenate([found + i * bars for i, (found, _) in enumerate(parts)]).astype(np.int32),
@@ -173,17 +179,18 @@ def stacked(parts: list[tuple[np.ndarray, np.ndarray]], bars: int) -> tuple[np.n
     )
 
 
-def apart(
+def unstack_members(
     found: np.ndarray, rows: np.ndarray, bars: int, members: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The inverse of `stacked`."""
+    """Invert `stack_members`."""
     owner = found // bars
     return [(found[owner == i] - i * bars, rows[owner == i]) for i in range(members)]
 
 
-def journal_rows(path: Path, recorded: Recorded) -> tuple[np.ndarray, np.ndarray]:
-    """Bars int64[n] and rows float32[n, 6] of the journal at `path`, in the order in which they
-    became visible.
+def journal_rows(path: Path, recorded: LoadedJournal) -> tuple[np.ndarray, np.ndarray]:
+    """Return bars int64[n] and rows float32[n, 6] of the journal at `path`.
+
+    They are in the order in which they became visible.
 
     Raises JournalError where a row has another width.
     """
@@ -195,7 +202,9 @@ def journal_rows(path: Path, recorded: Recorded) -> tuple[np.ndarray, np.ndarray
 
 
 def session_starts(first: np.ndarray | Array, last: np.ndarray | Array, bars: int) -> np.ndarray:
-    """int32[T]: the first decision bar of each bar's session; T where the bar is in no session.
+    """Return the first decision bar of each bar's session (int32[T]).
+
+    It is T where the bar is in no session.
 
     Args:
         first, last: int[N], the first and last decision bar of each session. The flat bar `last +
@@ -216,15 +225,19 @@ def make_view(
     drop_episode: float = 0.0,
     drop_bar: float = 0.0,
 ) -> AdviceView:
-    """The view of a table, with the settings of `AdvisorConfig`. An evaluation uses no dropout.
+    """Build the view of a table, with the settings of `AdvisorConfig`.
 
-    starts: int32[T] from `session_starts`. latency: 1 to 64 equally likely lags in bars, from which one is
-        drawn for each bar. Where their number does not divide 64, the first come once more than the
-        others. max_age: in bars.
+    An evaluation uses no dropout.
+
+    Args:
+        starts: int32[T] from `session_starts`.
+        latency: 1 to 64 equally likely lags in bars, from which one is drawn for each bar. Where
+            their number does not divide 64, the first come once more than the others.
+        max_age: in bars.
     """
     rows = jnp.arange(starts.shape[0], dtype=jnp.int32)
     lags = jnp.asarray(np.resize(np.asarray(latency, np.int32), LAGS))
-    lag = lags[(mixed(_LAG, jnp.uint32(seed), rows) >> 8) % LAGS]
+    lag = lags[(hash_words(_LAG, jnp.uint32(seed), rows) >> 8) % LAGS]
     # Bars outside all sessions have the start T, so no advice is known there.
     known = (rows - lag >= jnp.asarray(starts)) & (lag <= max_age)
     kept_back = drop_episode > 0 or drop_bar > 0
@@ -237,15 +250,15 @@ def make_view(
     )
 
 
-def received(table: AdviceTable, delta: Delta) -> AdviceTable:
-    """The table with a delta's rows written into it. Padding is dropped."""
+def write_delta(table: AdviceTable, delta: Delta) -> AdviceTable:
+    """Write a delta's rows into the table. Padding is dropped."""
     rows = table.rows.at[delta.bars].set(delta.rows, mode="drop", unique_indices=True)
     version = table.version.at[delta.bars].set(delta.version, mode="drop", unique_indices=True)
     return AdviceTable(rows, version, jnp.maximum(table.newest, delta.version))
 
 
-def mixed(*words: Array | int) -> Array:
-    """uint32 hash of integers: the finaliser of MurmurHash3, applied word by word."""
+def hash_words(*words: Array | int) -> Array:
+    """Hash integers to uint32: the finaliser of MurmurHash3, applied word by word."""
     h = jnp.uint32(0)
     for word in words:
         h = (h ^ jnp.asarray(word).astype(jnp.uint32)) * jnp.uint32(0xCC9E2D51)
@@ -256,25 +269,26 @@ def mixed(*words: Array | int) -> Array:
 
 
 def _share(h: Array) -> Array:
-    """A hash as float32 in [0, 1)."""
+    """Convert a hash to float32 in [0, 1)."""
     return (h >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
 
 
-def dropped(view: AdviceView, seed: Array, episode: Array, row: Array) -> Array:
-    """bool[]: whether dropout hides advice at this bar from the environment with this seed and
-    episode number.
+def is_dropped(view: AdviceView, seed: Array, episode: Array, row: Array) -> Array:
+    """Return whether dropout hides advice at this bar (bool[]).
 
-    Needs a view with dropout.
+    It hides it from the environment with this seed and episode number. Needs a view with dropout.
     """
     assert view.drop_episode is not None
     assert view.drop_bar is not None
-    whole = _share(mixed(_EPISODE, view.seed, seed, episode)) < view.drop_episode
-    return whole | (_share(mixed(_BAR, view.seed, seed, episode, row)) < view.drop_bar)
+    whole = _share(hash_words(_EPISODE, view.seed, seed, episode)) < view.drop_episode
+    return whole | (_share(hash_words(_BAR, view.seed, seed, episode, row)) < view.drop_bar)
 
 
 def look_up(view: AdviceView, row: Array, unseen: Array | bool = False) -> AdviceSeen:
-    """The advice known at the close of bar `row`, int32[]. unseen: bool[], True hides it from this
-    environment.
+    """Look up the advice known at the close of bar `row`, int32[].
+
+    Args:
+        unseen: bool[], True hides it from this environment.
     """
     bar = view.source[row]
     known = jnp.where(jnp.asarray(unseen), NOWHERE, bar)
@@ -287,7 +301,11 @@ def look_up(view: AdviceView, row: Array, unseen: Array | bool = False) -> Advic
 
 
 def _read(table: AdviceTable, at: Array, age: Array) -> AdviceSeen:
-    """The rows `at` int32[...] of a table, no advice at `NOWHERE`. age: int32[] bars."""
+    """Read the rows `at` int32[...] of a table, no advice at `NOWHERE`.
+
+    Args:
+        age: int32[] bars.
+    """
     at = at.astype(jnp.uint32)  # NOWHERE wraps past every table: filled by 0
     version, advice = entries(table.version, at), entries(table.rows, at)
     age = jnp.where(version > 0, age, 0).astype(jnp.float32)
@@ -297,17 +315,19 @@ def _read(table: AdviceTable, at: Array, age: Array) -> AdviceSeen:
 
 
 def entries(values: Array, at: Array) -> Array:
-    """The entries of an array at int[...] places of its first axis; 0 beyond its end."""
+    """Return the entries of an array at int[...] places of its first axis; 0 beyond its end."""
     return values.at[at].get(mode="fill", fill_value=0)
 
 
 def consensus(each: AdviceSeen) -> AdviceSeen:
-    """What the advisors of a panel said together: the mean over those that said something.
+    """Merge what the advisors of a panel said: the mean over those that said something.
 
-    each: values float32[A, 6], version int32[A]. The consensus has the mean of their logits, risks
-        and ages, the
-    highest version, and as confidence the size of the mean of direction times confidence. If the
-    logits agree, so does this; if they contradict each other, it is low.
+    The consensus has the mean of their logits, risks and ages, the highest version, and as
+    confidence the size of the mean of direction times confidence. If the logits agree, so does
+    this; if they contradict each other, it is low.
+
+    Args:
+        each: values float32[A, 6], version int32[A].
     """
     share = each.valid / jnp.maximum(each.valid.sum(), 1)
     mean = (share[:, None] * each.values).sum(axis=0)
@@ -317,11 +337,15 @@ def consensus(each: AdviceSeen) -> AdviceSeen:
 
 
 def demand(want: Array, askable: Array, version: Array, most: int) -> tuple[Array, Array]:
-    """The `most` most wanted bars without advice: int32[most] bars and float32[most] weights.
+    """Return the `most` most wanted bars without advice: int32[most] bars, float32[most] weights.
 
-    Entries of weight 0 are padding and name no wanted bar. want: float32[T], visits times entropy.
-    askable: bool[T].
-    version: int32[A T] of the table. A bar lacks advice if any advisor has said nothing about it.
+    Entries of weight 0 are padding and name no wanted bar. A bar lacks advice if any advisor has
+    said nothing about it.
+
+    Args:
+        want: float32[T], visits times entropy.
+        askable: bool[T].
+        version: int32[A T] of the table.
     """
     lacks = (version.reshape(-1, want.shape[0]) == 0).any(axis=0)
     weight, bars = jax.lax.top_k(jnp.where(askable & lacks, want, 0.0), most)
@@ -338,8 +362,11 @@ FORMAT = 1
 
 
 class Snapshot(NamedTuple):
-    """A snapshot. bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. manifest: JSON
-    values.
+    """A snapshot.
+
+    bars: int32[n] ascending.
+    rows: float32[n, 6] by `table.COLUMNS`.
+    manifest: JSON values.
     """
 
     bars: np.ndarray
@@ -348,8 +375,9 @@ class Snapshot(NamedTuple):
 
 
 def bars_digest(bars: Bars) -> str:
-    """sha256 (hex) of the bars: time stamps, prices of all sides, volume, symbol, tick size and bar
-    length.
+    """Hash the bars (sha256 hex).
+
+    The hash covers time stamps, prices of all sides, volume, symbol, tick size and bar length.
 
     Costs and features are left out, so a snapshot stays valid when they change.
     """
@@ -368,7 +396,7 @@ def bars_digest(bars: Bars) -> str:
 
 
 def market_entries(market: Market) -> dict[str, Any]:
-    """The manifest entries that identify the bars. `load_table` compares them."""
+    """Return the manifest entries that identify the bars. `load_table` compares them."""
     return {
         "symbol": market.contract.symbol,
         "bars": len(market.bars),
@@ -379,11 +407,13 @@ def market_entries(market: Market) -> dict[str, Any]:
 def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping[str, Any]) -> None:
     """Write a snapshot atomically: a reader never sees a partial file.
 
-    bars: int[n], each once, in any order. rows: float[n, 6]. manifest: JSON values that include
-        `market_entries`; this
-    function adds `format`, `rows` and `sha256`.
-
     Raises ValueError where bars or rows are not valid.
+
+    Args:
+        bars: int[n], each once, in any order.
+        rows: float[n, 6].
+        manifest: JSON values that include `market_entries`; this function adds `format`,
+            `rows` and `sha256`.
     """
     bars, rows = np.asarray(bars, np.int32), np.asarray(rows, np.float32)
     order = np.argsort(bars, kind="stable")
@@ -405,8 +435,9 @@ def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Read and check a snapshot of any market. Raises DataError that says what is wrong with the
-    file.
+    """Read and check a snapshot of any market.
+
+    Raises DataError that says what is wrong with the file.
     """
     try:
         found = read_arrays(path)
@@ -473,7 +504,7 @@ def _short(value: object) -> str:
 
 
 def _fault(bars: np.ndarray, rows: np.ndarray) -> str:
-    """A description of what is wrong with a snapshot's arrays; "" where nothing is."""
+    """Describe what is wrong with a snapshot's arrays; "" where nothing is."""
     if rows.shape != (len(bars), WIDTH):
         return f"rows of shape {rows.shape} for {len(bars)} bars; expected ({len(bars)}, {WIDTH})"
     if len(bars) and (bars[0] < 0 or (np.diff(bars.astype(np.int64)) <= 0).any()):
@@ -484,7 +515,7 @@ def _fault(bars: np.ndarray, rows: np.ndarray) -> str:
 
 
 def _digest(bars: np.ndarray, rows: np.ndarray, manifest: Mapping[str, Any]) -> str:
-    """sha256 (hex) of bars, rows and the manifest, except for the manifest's own `sha256`."""
+    """Hash bars, rows and the manifest, except for the manifest's own `sha256` (sha256 hex)."""
     rest = {key: value for key, value in manifest.items() if key != "sha256"}
     digest = hashlib.sha256(np.ascontiguousarray(bars, "<i4").tobytes())
     digest.update(np.ascontiguousarray(rows, "<f4").tobytes())

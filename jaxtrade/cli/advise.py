@@ -35,13 +35,16 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import check_memory
 from jaxtrade.runs.plan import run_all
-from jaxtrade.text import aligned, show
+from jaxtrade.text import align, show
 
 # `jaxtrade advise models`: list the models that a server offers.
 
 
 def _models(args: Namespace) -> int:
-    """Returns 0, or 1 if there is no model. Raises ConfigError where the server cannot be asked."""
+    """List the models that a server offers. Return 0, or 1 if there is none.
+
+    Raises ConfigError where the server cannot be asked.
+    """
     try:
         url, options = base_url(args.server)
     except ValueError as error:
@@ -53,7 +56,7 @@ def _models(args: Namespace) -> int:
     if not found:
         show(f"{url} offers no model; load one into the server")
         return 1
-    show("\n".join(aligned([[model.name, model.owner] for model in found], left=(0, 1))))
+    show("\n".join(align([[model.name, model.owner] for model in found], left=(0, 1))))
     return 0
 
 
@@ -155,7 +158,7 @@ ADVISE = (
 
 
 def run(args: Namespace) -> int:
-    """Handle `advise`. Returns the exit code."""
+    """Handle `advise`. Return the exit code."""
     actions = {
         "models": _models,
         "ask": _ask,
@@ -187,9 +190,9 @@ def _inspect(args: Namespace) -> int:
 def _log(args: Namespace) -> int:
     if args.last is not None and args.last < 1:
         raise ConfigError(f"--last {args.last}: expected 1 or more")
-    from jaxtrade.cli.inspection import log
+    from jaxtrade.cli.inspection import format_journal
 
-    show(log(args.run, args.last, args.data, args.json))
+    show(format_journal(args.run, args.last, args.data, args.json))
     return 0
 
 
@@ -268,8 +271,9 @@ ABLATE = (
 
 
 def run_ablation(args: Namespace) -> int:
-    """Handle `ablate`. Returns 0 for every outcome, because a market may simply offer nothing to
-    gain.
+    """Handle `ablate`.
+
+    Returns 0 for every outcome, because a market may simply offer nothing to gain.
 
     Raises ConfigError or DataError before anything is trained.
     """
@@ -306,7 +310,7 @@ def run_ablation(args: Namespace) -> int:
             "advisor.panel=[] and advisor.kind=none"
         )
     # One program trains all kinds and seeds.
-    check_memory([config.replaced(train={"num_seeds": len(kinds) * config.train.num_seeds})])
+    check_memory([config.replace(train={"num_seeds": len(kinds) * config.train.num_seeds})])
     folder = chosen_folder(args, "out") or rundir.new_run_path(config.data.market, "ablation")
     if args.resume:
         reopen(folder, settings_of(config, kinds, fusions))
@@ -315,9 +319,9 @@ def run_ablation(args: Namespace) -> int:
         check_new(folder)
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
-        from jaxtrade.runs.compute import settle
+        from jaxtrade.runs.xla_settings import apply_xla_settings
 
-        settle([config])
+        apply_xla_settings([config])
         from jaxtrade.ablation.report import table, write
         from jaxtrade.ablation.run import ablate
 
@@ -339,8 +343,9 @@ def run_ablation(args: Namespace) -> int:
 
 
 def _check_learner(config: RunConfig, fusions: Sequence[str]) -> None:
-    """Raises ConfigError for a learner that cannot use advice in every way that is compared, and
-    for a shared market.
+    """Check that the learner can use advice in every way that is compared, on a single market.
+
+    Raises ConfigError where it cannot, and for a shared market.
     """
     if config.shared.on:
         raise ConfigError(
@@ -362,12 +367,11 @@ def _check_learner(config: RunConfig, fusions: Sequence[str]) -> None:
 
 
 def with_seeds(config: RunConfig, seeds: int | None) -> RunConfig:
-    """The configuration with the requested number of seeds: `seeds`, else its own if above one,
-    else `SEEDS`.
+    """Set the number of seeds: `seeds`, else the configuration's own if above one, else `SEEDS`.
 
     Raises ConfigError.
     """
     if seeds is not None and not 1 <= seeds <= 1024:
         raise ConfigError(f"--seeds {seeds}: expected 1 to 1024")
     chosen = seeds or (config.train.num_seeds if config.train.num_seeds > 1 else SEEDS)
-    return config.replaced(train={"num_seeds": chosen})
+    return config.replace(train={"num_seeds": chosen})

@@ -1,6 +1,4 @@
-"""`jaxtrade advise ask`: ask an advisor about one bar, and show the prompt, the raw answer and the
-verdict.
-"""
+"""`jaxtrade advise ask`: ask an advisor about one bar; show prompt, raw answer and verdict."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ import numpy as np
 
 from jaxtrade.advisor.compose import backend_of
 from jaxtrade.advisor.host.backends import calls_of
+from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.registry import is_slow, members_of
 from jaxtrade.advisor.host.replies import (
     FORMS,
-    checked,
+    check_answer,
     is_unusable,
     printable,
     reason_of,
@@ -48,7 +46,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
-from jaxtrade.notation import stamp
+from jaxtrade.formatting import stamp
 
 # What followed advice, in words: hit, miss, too small a move, or not scored.
 
@@ -56,12 +54,12 @@ HIT, MISS, SMALL, UNSCORED = "hit", "miss", "too small", "not scored"
 
 
 class Labels(NamedTuple):
-    """What followed the bars of a market.
+    """What followed the bars of a market. Both arrays read the future.
 
-    came: int8[T], +1 where a buy would have paid, -1 where a sale would have paid, else 0. room:
-        bool[T], bars whose
-    horizon ends in their own session. horizon: bars. cost: ticks of a round turn. Both arrays read
-    the future.
+    came: int8[T], +1 where a buy would have paid, -1 where a sale would have paid, else 0.
+    room: bool[T], bars whose horizon ends in their own session.
+    horizon: bars.
+    cost: ticks of a round turn.
     """
 
     came: np.ndarray
@@ -71,7 +69,7 @@ class Labels(NamedTuple):
 
 
 def labels_of(market: Market, config: RunConfig) -> Labels:
-    """The labels of a market's bars, with the horizon `advisor.horizon`."""
+    """Compute the labels of a market's bars, with the horizon `advisor.horizon`."""
     horizon = config.advisor.horizon
     return Labels(
         followed_of(market, config), room_of(market, horizon), horizon, round_turn(market, config)
@@ -79,7 +77,7 @@ def labels_of(market: Market, config: RunConfig) -> Labels:
 
 
 def room_of(market: Market, horizon: int) -> np.ndarray:
-    """bool[T]: decision bars after which `horizon` bars of the same session follow."""
+    """Find decision bars after which `horizon` bars of the same session follow (bool[T])."""
     sessions, room = market.data.sessions, np.zeros(len(market.bars), bool)
     for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
         # A session's last bar is `last + 1`, its flat bar; advice at `last` itself needs a horizon
@@ -89,15 +87,18 @@ def room_of(market: Market, horizon: int) -> np.ndarray:
 
 
 def outcome(side: int, bar: int, labels: Labels) -> str:
-    """What followed advice about a bar. side: +1 to buy, -1 to sell, 0 to hold."""
+    """Describe what followed advice about a bar.
+
+    side: +1 to buy, -1 to sell, 0 to hold.
+    """
     if side == 0 or not labels.room[bar]:
         return UNSCORED
     came = int(labels.came[bar])
     return SMALL if came == 0 else HIT if came == side else MISS
 
 
-def explained(side: int, bar: int, labels: Labels) -> str:
-    """`outcome`, with its reason, as a sentence."""
+def explain_outcome(side: int, bar: int, labels: Labels) -> str:
+    """Describe the `outcome`, with its reason, as a sentence."""
     found = outcome(side, bar, labels)
     if found == UNSCORED:
         return f"{found}: " + (
@@ -119,7 +120,7 @@ def explained(side: int, bar: int, labels: Labels) -> str:
 
 
 def bar_at(book: QuestionBook, training: np.ndarray, at: str | None) -> int:
-    """The index of the askable bar that `--at` names.
+    """Find the index of the askable bar that `--at` names.
 
     Args:
         training: bool[T], the decision bars of the training sessions.
@@ -184,7 +185,7 @@ def _by_time(book: QuestionBook, at: str) -> int:
 
 
 def _nearest(book: QuestionBook, bar: int) -> int:
-    """The askable bar with the nearest index; of two equally near ones the earlier."""
+    """Find the askable bar with the nearest index; of two equally near ones the earlier."""
     known = np.flatnonzero(book.askable)
     return int(known[np.abs(known - bar).argmin()])
 
@@ -207,8 +208,12 @@ _TEXT = "  | "  # before each line of a prompt or an answer, which may look like
 
 
 class Reply(NamedTuple):
-    """One answer. cost: None without prices. reason: of the advice, or "". asked: False where a
-    cap stopped the request."""
+    """One answer.
+
+    cost: None without prices.
+    reason: of the advice, or "".
+    asked: False where a cap stopped the request.
+    """
 
     answer: Answer
     cost: float | None
@@ -217,11 +222,15 @@ class Reply(NamedTuple):
 
 
 def ask(config: RunConfig, at: str | None, repeat: int, as_json: bool) -> int:
-    """Handle the command. Returns 0, or 1 if an answer is a failure. Every member of a panel is
-    asked. at: as in `bar_at`. repeat: how often the same question is asked.
+    """Handle the command. Return 0, or 1 if an answer is a failure.
 
-    Raises ConfigError (flags, a kind that answers no question, a server without its only model),
-    DataError.
+    Every member of a panel is asked.
+
+    at: as in `bar_at`.
+    repeat: how often the same question is asked.
+
+    Raises ConfigError (flags, a kind that answers no question, a server without its only
+    model), DataError.
     """
     members = members_of(config)
     for member in members:
@@ -261,10 +270,12 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
 
-    def followed(reply: Reply) -> str | None:
-        """What followed the advice, which is told of training sessions alone."""
+    def describe_followed(reply: Reply) -> str | None:
+        """Describe what followed the advice, which is shown for training sessions alone."""
         advice = reply.answer.advice
-        return explained(advice.direction, bar, labels) if advice and split == "train" else None
+        return (
+            explain_outcome(advice.direction, bar, labels) if advice and split == "train" else None
+        )
 
     identity, options = backend.identity(), config.advisor.service
     return {
@@ -277,7 +288,7 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
         "template": question.prompt_version,
         "prompt": question.prompt,
         "answers": [
-            {**_answer_of(reply, options, identity), "followed": followed(reply)}
+            {**_answer_of(reply, options, identity), "followed": describe_followed(reply)}
             for reply in replies
         ],
         "served": is_slow(config.advisor.kind),
@@ -286,7 +297,7 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
 
 
 def _check_kind(kind: str) -> None:
-    """Raises ConfigError for a kind that answers no question."""
+    """Raise ConfigError for a kind that answers no question."""
     head = kind.partition(":")[0]
     if head in _KEPT:
         raise ConfigError(
@@ -298,12 +309,13 @@ def _check_kind(kind: str) -> None:
 def ask_times(
     backend: Backend, question: Question, config: RunConfig, form: str, times: int
 ) -> list[Reply]:
-    """Ask the same question `times` times, one after the other, within the caps of
-    `advisor.service`.
+    """Ask the same question `times` times in a row, within the caps of `advisor.service`.
 
-    form: of the answer, `json` or `pipe`. Requests are counted in the ledger that the configuration
-        names, or for this
-    command alone. After a request that a cap stops, no more are tried.
+    After a request that a cap stops, no more are tried.
+
+    form: of the answer, `json` or `pipe`.
+
+    Requests are counted in the ledger that the configuration names, or for this command alone.
     """
     if not is_slow(config.advisor.kind):
         return [_reply(backend, question, config, form) for _ in range(times)]
@@ -322,7 +334,7 @@ def ask_times(
             spent = [
                 spend_of(part, share, options) for part in reply.answer.parts or (reply.answer,)
             ]
-            ledger.settle(reserved, Spend(*map(sum, zip(*spent, strict=True))))
+            ledger.book_cost(reserved, Spend(*map(sum, zip(*spent, strict=True))))
             if reply.answer.failure is Failure.UNSUPPORTED and tries:
                 # The backend's next request has the next weaker form.
                 say(f"note: {printable(reply.answer.detail)}")
@@ -334,7 +346,7 @@ def ask_times(
 
 def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -> Reply:
     options, began = config.advisor.service, time.monotonic()
-    answer = checked(backend.answer(question, began + options.deadline_s))
+    answer = check_answer(backend.answer(question, began + options.deadline_s))
     answer = answer._replace(latency=answer.latency or time.monotonic() - began)
     reason = PARSERS[form](answer.raw).reason
     if not is_slow(config.advisor.kind):
@@ -348,7 +360,10 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
 
 
 def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str]) -> str:
-    """What to do about a failure. identity: the backend's."""
+    """Suggest what to do about a failure.
+
+    identity: the backend's.
+    """
     if is_unusable(answer):
         return unusable_remedy(reason_of(answer), identity, options.completion_tokens)
     match answer.failure:
@@ -369,7 +384,10 @@ def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str])
 def _answer_of(
     reply: Reply, options: ServiceOptions, identity: Mapping[str, str]
 ) -> dict[str, Any]:
-    """One answer as JSON values. identity: the backend's."""
+    """Convert one answer to JSON values.
+
+    identity: the backend's.
+    """
     answer, advice = reply.answer, reply.answer.advice
     return {
         "raw": answer.raw,
@@ -394,7 +412,7 @@ def _answer_of(
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    """The document as text."""
+    """Format the document as text."""
     where = {"train": "a training session", "none": "a session of no split"}.get(
         document["split"], f"a {document['split']} session"
     )
@@ -471,7 +489,7 @@ def _spent_line(answer: dict[str, Any], served: bool) -> str:
 
 
 def _summary(answers: Sequence[dict[str, Any]]) -> list[str]:
-    """One line about several answers; none about a single one."""
+    """Summarise several answers in one line; return none about a single one."""
     if len(answers) < 2:
         return []
     given = [answer["advice"] for answer in answers if answer["advice"] is not None]
@@ -487,5 +505,5 @@ def _summary(answers: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _block(text: str) -> list[str]:
-    """A text of others as lines that change no terminal."""
+    """Format a text of others as lines that change no terminal."""
     return [f"{_TEXT}{printable(line)}" for line in text.splitlines()]

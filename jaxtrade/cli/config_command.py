@@ -11,14 +11,22 @@ from typing import Any
 
 from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, columns, table
 from jaxtrade.cli.shared import ADVISOR, DATA, PATHS, flag_overrides, resolve, say, with_absent
-from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
-from jaxtrade.config.faults import MOVED, NO_KEYS, alike, foreign, learners_of
+from jaxtrade.config import RunConfig, apply_overrides, config_path, name_config, read_values
+from jaxtrade.config.faults import MOVED, NO_KEYS, alike, learners_of, translate_sb3_name
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.load import ALGORITHM, Key, all_keys, lookup, sections, shipped, written
+from jaxtrade.config.load import (
+    ALGORITHM,
+    ConfigKey,
+    all_keys,
+    format_yaml,
+    list_shipped,
+    lookup,
+    sections,
+)
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
-from jaxtrade.interop.jules_config import imported, nested
-from jaxtrade.text import aligned, did_you_mean, pairs
+from jaxtrade.interop.jules_config import convert_config, nest_keys
+from jaxtrade.text import align, did_you_mean, pairs
 
 DEFAULT, FILE, SET = "default", "file", "--set"
 # The longest beginning of a key counts.
@@ -206,7 +214,7 @@ CONFIG = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Handle `config`. Returns the exit code. Raises ConfigError, DataError."""
+    """Handle `config`. Return the exit code. Raises ConfigError, DataError."""
     if args.action == "show":
         print(show(args))
     elif args.action == "explain":
@@ -219,7 +227,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def import_file(file: Path, out: Path | None) -> None:
-    """Print or write our YAML for a foreign file, and say on stderr what became of each key.
+    """Print or write our YAML for a foreign file, and report on stderr what became of each key.
 
     Raises ConfigError: no such file, an unknown key or value, values that do not fit together, or
     `out` exists.
@@ -228,9 +236,11 @@ def import_file(file: Path, out: Path | None) -> None:
         raise ConfigError(f"{file}: there is no such file")
     if out is not None and out.exists():
         raise ConfigError(f"-o {out}: exists; choose another name")
-    found = imported(read_values(file), str(file))
+    found = convert_config(read_values(file), str(file))
     found.config(str(file))
-    text = f"# made of {file.name} by `jaxtrade config import`\n{dump_yaml(nested(found.values))}"
+    text = (
+        f"# made of {file.name} by `jaxtrade config import`\n{dump_yaml(nest_keys(found.values))}"
+    )
     if out is None:
         print(text, end="")
     else:
@@ -238,14 +248,14 @@ def import_file(file: Path, out: Path | None) -> None:
             out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise StorageError(f"-o {out}: cannot be written: {error.strerror}") from None
-    for line in aligned([(fate.key, fate.kind, fate.text) for fate in found.fates], (0, 1, 2)):
+    for line in align([(fate.key, fate.kind, fate.text) for fate in found.fates], (0, 1, 2)):
         say(line)
     if out is not None:
         say(f"written: {out}; next: jaxtrade train {out}")
 
 
 def show(args: argparse.Namespace) -> str:
-    """The resolved configuration as YAML, each value with its origin as a comment.
+    """Format the resolved configuration as YAML, each value with its origin as a comment.
 
     Raises ConfigError, DataError: as training with these flags does.
     """
@@ -254,7 +264,7 @@ def show(args: argparse.Namespace) -> str:
     values = read_values(path)
     if "phases" in values:
         raise ConfigError(
-            f"{shown(path)}: a curriculum, which has one configuration per phase; give the file of one "
+            f"{name_config(path)}: a curriculum, which has one configuration per phase; give the file of one "
             "run"
         )
     config = resolve(args)
@@ -265,17 +275,18 @@ def show(args: argparse.Namespace) -> str:
         if getattr(given, name) is not None:
             origins[f"data.{key}"] = f"--{name}"
     head = f"# the resolved configuration of a run; {FILE}: {path}"
-    return "\n".join([head, *rendered(config, origins, args.changed)])
+    return "\n".join([head, *render_config(config, origins, args.changed)])
 
 
 def origins_of(values: Mapping[str, Any], layers: list[tuple[str, str]]) -> dict[str, str]:
-    """Key -> where its value is from, for every key that is not a default.
+    """Map every key that is not a default to where its value is from.
 
-    values: the file's. layers: (origin, override `a.b=value`), in the order in which they apply.
+    values: the file's.
+    layers: (origin, override `a.b=value`), in the order in which they apply.
     """
     origins = {name: FILE for name in all_keys() if lookup(values, name)[0]}
     for origin, override in layers:
-        values = overridden(values, [override])
+        values = apply_overrides(values, [override])
         changed = override.partition("=")[0].strip()
         for name in all_keys():
             # An override may be of a section above the key, or of one entry of a mapping below it.
@@ -286,8 +297,11 @@ def origins_of(values: Mapping[str, Any], layers: list[tuple[str, str]]) -> dict
     return origins
 
 
-def rendered(config: RunConfig, origins: Mapping[str, str], changed: bool) -> list[str]:
-    """YAML lines of a configuration. changed: leave out the keys without an origin."""
+def render_config(config: RunConfig, origins: Mapping[str, str], changed: bool) -> list[str]:
+    """Format a configuration as YAML lines.
+
+    changed: leave out the keys without an origin.
+    """
     values, lines, opened = config.model_dump(mode="json"), list[tuple[str, str]](), list[str]()
     for name in all_keys():
         origin = origins.get(name, DEFAULT)
@@ -299,31 +313,32 @@ def rendered(config: RunConfig, origins: Mapping[str, str], changed: bool) -> li
                 lines.append((f"{'  ' * depth}{path[depth]}:", ""))
                 opened = path[: depth + 1]
         opened = path
-        lines.append((f"{'  ' * len(path)}{last}: {written(lookup(values, name)[1])}", origin))
+        lines.append((f"{'  ' * len(path)}{last}: {format_yaml(lookup(values, name)[1])}", origin))
     column = min(48, max((len(text) for text, _ in lines), default=0))
     return [f"{text.ljust(column)}  # {origin}" if origin else text for text, origin in lines]
 
 
 def shipped_values(key: str) -> dict[str, str]:
-    """Name of a shipped configuration -> the value that it gives a key, as in YAML, of those that
-    give one.
-    """
+    """Map each shipped configuration that gives a key a value to that value, as in YAML."""
     found = {}
-    for path in shipped("."):
+    for path in list_shipped("."):
         values = read_values(path)
         given, value = lookup(values.get("base", values), key)
         if given:
-            found[path.stem] = written(value)
+            found[path.stem] = format_yaml(value)
     return found
 
 
 def explain(name: str) -> list[str]:
-    """What `config explain` prints. Raises ConfigError for an unknown key, with a suggestion."""
+    """Return what `config explain` prints.
+
+    Raises ConfigError for an unknown key, with a suggestion.
+    """
     name = name.strip().strip(".")
     if name in sections():
         return [name, f"  {sections()[name]}", "", *key_table(chosen_keys(f"{name}."), columns())]
     key = find_key(name)
-    rows = [("type", key.kind), ("default", written(key.default))]
+    rows = [("type", key.kind), ("default", format_yaml(key.default))]
     if others := [f"{value} in {name}" for name, value in shipped_values(key.name).items()]:
         rows.append(("shipped", ", ".join(others)))
     rows += [("flag", f"--{flag}") for flag, name in KEY_FLAGS.items() if name == key.name]
@@ -339,15 +354,17 @@ def explain(name: str) -> list[str]:
         f"{'  ' * len(path)}{last}: {value}",
     ]
     rows += [("in a file" if not i else "", line) for i, line in enumerate(nested)]
-    return [key.name, f"  {key.description}", *(f"  {line}" for line in aligned(rows, (0, 1)))]
+    return [key.name, f"  {key.description}", *(f"  {line}" for line in align(rows, (0, 1)))]
 
 
-def example_of(key: Key) -> tuple[str, ...]:
-    """The overrides of a key's example: the first one sets the key, more follow where it asks for
-    them. Of a key of few values, and without an example of its own, it is not the default.
+def example_of(key: ConfigKey) -> tuple[str, ...]:
+    """Return the overrides of a key's example.
+
+    The first one sets the key, more follow where it asks for them. Of a key of few values, and
+    without an example of its own, it is not the default.
     """
     others = [choice for choice in key.choices if choice not in (key.default, None)]
-    usual = written(others[0] if others else key.default)
+    usual = format_yaml(others[0] if others else key.default)
     own, *needs = EXAMPLES.get(key.name, usual).split("  ")
     found = [f"{key.name}={own}"]
     for need in needs:
@@ -357,17 +374,19 @@ def example_of(key: Key) -> tuple[str, ...]:
     return tuple(found)
 
 
-def example_words(key: Key) -> list[str]:
-    """The example as words after `jaxtrade train`, quoted for a shell; the first one may name the
-    configuration that it starts from.
+def example_words(key: ConfigKey) -> list[str]:
+    """Return the example as words after `jaxtrade train`, quoted for a shell.
+
+    The first one may name the configuration that it starts from.
     """
     words = [word for each in example_of(key) for word in ("--set", shlex.quote(each))]
     return ["fx_allocate", *words] if key.section == "allocate" else words
 
 
-def find_key(name: str) -> Key:
-    """A key by its dotted name, or by its last part if no other key has it. A key that several
-    learners have is that of the first one.
+def find_key(name: str) -> ConfigKey:
+    """Find a key by its dotted name, or by its last part if no other key has it.
+
+    A key that several learners have is that of the first one.
 
     Raises ConfigError for an unknown or ambiguous name, with the keys that it may mean.
     """
@@ -395,7 +414,7 @@ def find_key(name: str) -> Key:
     theirs = [
         key
         for learner in learners_of(name, SECTIONS[0])
-        if (key := foreign(name, learner)) in known
+        if (key := translate_sb3_name(name, learner)) in known
     ]
     near = (
         theirs
@@ -414,12 +433,15 @@ def find_key(name: str) -> Key:
 
 
 def page_of(name: str) -> str:
-    """The page that documents a key."""
+    """Find the page that documents a key."""
     return PAGES[max((prefix for prefix in PAGES if name.startswith(prefix)), key=len)]
 
 
-def chosen_keys(prefix: str) -> list[Key]:
-    """The keys that begin with `prefix`. Raises ConfigError, with a suggestion, where none does."""
+def chosen_keys(prefix: str) -> list[ConfigKey]:
+    """List the keys that begin with `prefix`.
+
+    Raises ConfigError, with a suggestion, where none does.
+    """
     found = [key for key in all_keys().values() if key.name.startswith(prefix)]
     if not found:
         hint = did_you_mean(prefix, [*sections(), *all_keys()], "")
@@ -429,12 +451,15 @@ def chosen_keys(prefix: str) -> list[Key]:
     return found
 
 
-def key_table(keys: list[Key], wide: int | None) -> list[str]:
-    """Keys as a table: name, default, description. wide: as in `flags.table`."""
+def key_table(keys: list[ConfigKey], wide: int | None) -> list[str]:
+    """Format keys as a table: name, default, description.
+
+    wide: as in `flags.table`.
+    """
     return table(
         [
             ("key", "default", "meaning"),
-            *((key.name, written(key.default), key.description) for key in keys),
+            *((key.name, format_yaml(key.default), key.description) for key in keys),
         ],
         wide,
     )

@@ -31,8 +31,8 @@ from jaxtrade.errors import (
     OutOfMemoryError,
 )
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.distributed import find_process_group, leave, say
 from jaxtrade.runs.memory import first_line, is_exhausted
-from jaxtrade.runs.processes import layout_of, leave, say
 from jaxtrade.text import json_text, pairs, printable, show
 from jaxtrade.version import __version__
 
@@ -169,8 +169,8 @@ def _doctor(args: Namespace) -> int:
     from jaxtrade import doctor
 
     if args.distributed:
-        layout = layout_of(training.given(args), os.environ)
-        return doctor.report(doctor.meet(layout, args.join_seconds), args.json)
+        layout = find_process_group(training.read_process_flags(args), os.environ)
+        return doctor.report(doctor.check_process_group(layout, args.join_seconds), args.json)
     refuse(
         args,
         ("coordinator", "num_processes", "process_id"),
@@ -186,7 +186,7 @@ def _bench(args: Namespace) -> int:
 
 
 def _in_automation() -> bool:
-    """Whether the variable CI says that nobody is there to answer."""
+    """Return whether the variable CI says that nobody is there to answer."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
@@ -210,8 +210,9 @@ def _completion(args: Namespace) -> int:
 
 
 def bench_module(name: str) -> ModuleType:
-    """Import a benchmark module, from the installed package or from `bench/` at the top of the
-    source checkout.
+    """Import a benchmark module.
+
+    It is from the installed package or from `bench/` at the top of the source checkout.
 
     Raises ConfigError if this installation has neither.
     """
@@ -254,7 +255,9 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns the exit code. argv: default: the process's own command line.
+    """Run a command and return the exit code.
+
+    argv: default: the process's own command line.
 
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run
     locked, 74 disk error, 69 another process of the run was lost, 71 out of memory, 75 preempted,
@@ -271,18 +274,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = COMMANDS[args.command](args)
     except (Exception, KeyboardInterrupt) as error:
-        code = _failed(error, args.command)
+        code = _report_error(error, args.command)
     return leave(code)
 
 
-def _failed(error: BaseException, command: str) -> int:
-    """Print an error -> the exit code. A `JaxtradeError` is the user's to mend; any other exception
-    is a bug, so its traceback is shown."""
+def _report_error(error: BaseException, command: str) -> int:
+    """Print an error and return the exit code.
+
+    A `JaxtradeError` is the user's to mend; any other exception is a bug, so its traceback
+    is shown.
+    """
     if isinstance(error, InterruptedRunError):
         interrupt.say(f"error: {error}")
         return error.exit_code
     # XLA, for example, turns the KeyboardInterrupt of a callback into an error of its own.
-    if isinstance(error, KeyboardInterrupt) or interrupt.received():
+    if isinstance(error, KeyboardInterrupt) or interrupt.was_received():
         interrupt.say(interrupt.line())
         return interrupt.EXIT_CODE
     match error:

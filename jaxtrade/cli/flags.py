@@ -22,7 +22,7 @@ from typing import Any
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
-from jaxtrade.text import aligned, pairs
+from jaxtrade.text import align, pairs
 
 # Flags and arguments of a command, written as its help shows them. Imports no heavy library.
 
@@ -35,7 +35,7 @@ _HEAD = re.compile(
 
 def add_flags(parser: Any, *texts: str) -> None:
     """Add the flags and arguments that the texts list, one on a line; indented lines go on with its
-    help, which two spaces begin:
+    help, which two spaces begin.
 
         config?              an argument that may be missing; FILE+ is a list of at least one
         --quiet              a flag without a value
@@ -86,8 +86,9 @@ Commands = Mapping[str, Sequence[Any]]
 
 
 def add_commands(commands: Any, known: Commands) -> None:
-    """Add commands by name, each as its line in the help and then the texts of `add_flags`; or what
-    its actions are called and the actions, which are commands of their own.
+    """Add commands by name: each as its line in the help and then the texts of `add_flags`.
+
+    Or it is what its actions are called and the actions, which are commands of their own.
     """
     for name, (about, *rest) in known.items():
         parser = commands.add_parser(name, help=about)
@@ -107,8 +108,9 @@ _CUT = "..."
 
 
 def columns() -> int | None:
-    """Columns of the terminal; None if the output is no terminal, where lines may have any
-    length.
+    """Count the columns of the terminal.
+
+    None if the output is no terminal, where lines may have any length.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
@@ -116,14 +118,15 @@ def columns() -> int | None:
 def table(
     rows: Sequence[Sequence[str]], wide: int | None, figures: Collection[int] = ()
 ) -> list[str]:
-    """Rows of cells as lines; the first row is the heading.
+    """Format rows of cells as lines. The first row is the heading.
 
-    wide: lines are cut at this length; None: never. figures: columns that are aligned to the right.
+    wide: lines are cut at this length; None: never.
+    figures: columns that are aligned to the right.
     """
     left = [i for i in range(len(rows[0])) if i not in figures]
     return [
         line if wide is None or len(line) <= wide else f"{line[: wide - len(_CUT)]}{_CUT}"
-        for line in aligned(rows, left)
+        for line in align(rows, left)
     ]
 
 
@@ -154,8 +157,9 @@ NAMES = (*(flag for flag in KEY_FLAGS if flag != "devices"), "name", "sweep")
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1, for argparse: `1000000`, `1_000_000`, `1,000,000`, `1M`,
-    `250k`, `1.5M`, `1e6`.
+    """Parse a whole number of at least 1, for argparse.
+
+    Forms: `1000000`, `1_000_000`, `1,000,000`, `1M`, `250k`, `1.5M`, `1e6`.
 
     Raises ArgumentTypeError for any other text.
     """
@@ -176,7 +180,7 @@ def count(text: str) -> int:
 
 
 def devices(text: str) -> int:
-    """A count, for argparse. Raises ArgumentTypeError for any other text."""
+    """Parse a count, for argparse. Raises ArgumentTypeError for any other text."""
     try:
         return count(text)
     except argparse.ArgumentTypeError as error:
@@ -184,7 +188,10 @@ def devices(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """A whole number of at least 0, for argparse. Raises ArgumentTypeError for any other text."""
+    """Parse a whole number of at least 0, for argparse.
+
+    Raises ArgumentTypeError for any other text.
+    """
     if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
         raise argparse.ArgumentTypeError(f"{_SHORT.repr(text)} is not a whole number of at least 0")
     return int(text)
@@ -197,7 +204,7 @@ KINDS: dict[str, Callable[[str], Any]] = {
 
 
 def _reads(read: Callable[[str], Any], words: Sequence[str]) -> Callable[[str], Any]:
-    """The function, which also takes some words as they are."""
+    """Extend the function to take some words as they are."""
     return (lambda text: text if text in words else read(text)) if words else read
 
 
@@ -224,12 +231,12 @@ AGENTS = """
 
 
 def name_flag(what: str) -> str:
-    """`--name`, which names the folder of `what`."""
+    """Return the text of `--name`, which names the folder of `what`."""
     return f"--name NAME  folder of the {what}: runs/NAME, which must not exist"
 
 
 def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:
-    """`--sweep` as (flag, override): all of them are one override of `sweep.keys`.
+    """Return `--sweep` as (flag, override): all of them are one override of `sweep.keys`.
 
     Raises ConfigError for a flag that is not KEY=V1,V2 or repeats a key.
     """
@@ -250,8 +257,9 @@ def sweep_flags(written: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(flag, override) for each of these flags that was given. Flags that the command lacks count
-    as absent.
+    """Return (flag, override) for each of these flags that was given.
+
+    Flags that the command lacks count as absent.
     """
     return [
         *(
@@ -264,8 +272,9 @@ def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | None:
-    """The folder that `--name` or the flag of the attribute `flag` names; None if neither was
-    given.
+    """Return the folder that `--name` or the flag of the attribute `flag` names.
+
+    None if neither was given.
 
     Raises ConfigError if both were given, or for a name that is no name of a folder.
     """
@@ -291,8 +300,9 @@ def require_unused(args: argparse.Namespace, folder: Path) -> None:
 
 
 def new_folder(args: argparse.Namespace, market: str, kind: str) -> Path:
-    """The folder of a new run: of `--name`, of `--run-dir`, or one named after the market, `kind`
-    and the time.
+    """Return the folder of a new run.
+
+    It is that of `--name`, of `--run-dir`, or one named after the market, `kind` and the time.
 
     Raises ConfigError as `chosen_folder`, or if the folder cannot be a new run.
     """

@@ -16,9 +16,9 @@ from jaxtrade.cli.shared import check_names
 from jaxtrade.config import (
     RunConfig,
     SplitConfig,
+    apply_overrides,
     config_path,
     make_config,
-    overridden,
     read_values,
 )
 from jaxtrade.config.load import PATHS
@@ -28,11 +28,11 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.text import show
 
 if TYPE_CHECKING:
-    from jaxtrade.cli.initial import Question
+    from jaxtrade.cli.init_questions import InitQuestion
     from jaxtrade.data.bars import Bars
     from jaxtrade.data.calendar.sessions import CutShort
     from jaxtrade.data.contracts import Contract
-    from jaxtrade.data.examine import Examined
+    from jaxtrade.data.examine import FileFacts
 
 # One session in so many is held out for the test, where the default protocol (`config.run`) would
 # hold out one day alone.
@@ -57,7 +57,7 @@ INIT = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Handle `init`. Returns the exit code. Raises ConfigError and DataError."""
+    """Handle `init`. Return the exit code. Raises ConfigError and DataError."""
     if args.market is not None and args.contract is not None:
         raise ConfigError(
             f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     base = read_values(config_path("quickstart"))
     train = {key: value for key, value in base["train"].items() if key != "total_timesteps"}
     # The length of the quickstart is that of a first look at four days.
-    values = overridden(base | {"data": {}, "train": train}, args.overrides)
+    values = apply_overrides(base | {"data": {}, "train": train}, args.overrides)
     data = values["data"]
     data["source"] = "file"
     if args.file.is_dir():
@@ -78,13 +78,13 @@ def run(args: argparse.Namespace) -> int:
     stated = make_config(
         values, "quickstart and --set"
     ).data  # before anything slow: wrong keys and values
-    from jaxtrade.cli.initial import ask, contract_for, describe, may_ask, settle
+    from jaxtrade.cli.init_questions import answer_questions, ask, contract_for, describe, may_ask
     from jaxtrade.data.examine import examine
-    from jaxtrade.data.formats.recognise import Stated
+    from jaxtrade.data.formats.recognise import StatedKeys
 
     seen = examine(
         file,
-        Stated(
+        StatedKeys(
             stated.columns, stated.time_zone, stated.stamp, stated.price_scale, stated.date_order
         ),
         stated.expiry,
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         interactive,
         out.parent,
     )
-    questions = settle(seen, contract, stated)
+    questions = answer_questions(seen, contract, stated)
     if not interactive:
         _require_answers(seen, contract, questions)
     for question in questions:
@@ -127,9 +127,7 @@ def _require_new(path: Path) -> None:
 
 
 def _refuse_set(folder: Path) -> None:
-    """Raise ConfigError, with the keys for a set, if a folder has files that are named after
-    symbols.
-    """
+    """Raise ConfigError, with the keys for a set, if a folder has files named after symbols."""
     from jaxtrade.data.contracts import CONTRACTS
     from jaxtrade.data.members import bars_in, is_of
 
@@ -149,7 +147,7 @@ def _refuse_set(folder: Path) -> None:
 
 
 def _one_file(folder: Path, out: Path) -> Path:
-    """A folder of LEAN's daily zips as one zip beside the configuration."""
+    """Pack a folder of LEAN's daily zips into one zip beside the configuration."""
     from jaxtrade.data.read.tabular import joined_days
 
     path = out.with_name(f"{_stem(folder)}_days.zip")
@@ -164,9 +162,11 @@ def _one_file(folder: Path, out: Path) -> Path:
     return path
 
 
-def _require_answers(seen: Examined, contract: Contract | None, questions: list[Question]) -> None:
+def _require_answers(
+    seen: FileFacts, contract: Contract | None, questions: list[InitQuestion]
+) -> None:
     """Raise ConfigError naming every flag that is missing, if any is."""
-    from jaxtrade.cli.initial import market_question
+    from jaxtrade.cli.init_questions import market_question
 
     missing = [] if contract is not None else [market_question(seen)]
     missing += questions
@@ -181,7 +181,7 @@ def _require_answers(seen: Examined, contract: Contract | None, questions: list[
     raise ConfigError("\n".join(lines))
 
 
-def _finish(values: dict[str, Any], seen: Examined, out: Path) -> int:
+def _finish(values: dict[str, Any], seen: FileFacts, out: Path) -> int:
     """Check that the configuration reads the file, and write it."""
     config = make_config(values, "the new configuration")
     check_names(config, own_files=True)
@@ -246,8 +246,9 @@ def _seen_from(folder: Path, path: str) -> str:
 
 
 def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort | None]:
-    """(the bars, their sessions with decisions, the last session if it is cut short and was
-    therefore left out).
+    """Leave out the last session if it is cut short.
+
+    Return the bars, their sessions with decisions, and the session that was left out.
 
     It stays if the user states data.end, if no other session could be the test, or if it has no
     decisions: a longer export of the same name then needs no change.

@@ -1,5 +1,5 @@
 """What an advisor has said: `jaxtrade advise inspect` reports the content of a snapshot, a journal or
-a run's advice, `log` the answers one by one, and `replay` trains with them again.
+a run's advice, `format_journal` the answers one by one, and `replay` trains with them again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.advisor.compose import CACHE, JOURNAL, LEDGER
-from jaxtrade.advisor.host.journal import ROWS_EACH, Recorded, read_journal
-from jaxtrade.advisor.host.paid import MICRO, Caps, Ledger, cache_key, read_texts
+from jaxtrade.advisor.host.journal import ROWS_EACH, LoadedJournal, read_journal
+from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, cache_key, read_texts
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import DIRECTIONS, PARSERS
 from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book
@@ -34,26 +34,26 @@ from jaxtrade.cli.shared import say
 from jaxtrade.config import AdvisorConfig, RunConfig, make_config
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError, StorageError
-from jaxtrade.evaluation.openings import PREFIX
-from jaxtrade.notation import stamp
+from jaxtrade.evaluation.test_set_history import PREFIX
+from jaxtrade.formatting import stamp
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import SUMMARY, check_whole
-from jaxtrade.runs.beginning import source_again
 from jaxtrade.runs.evaluate import open_run
+from jaxtrade.runs.initial_state import source_again
 from jaxtrade.runs.train import run
 from jaxtrade.storage import checkpoint, digests
 from jaxtrade.storage.archives import read_arrays
-from jaxtrade.text import aligned, several, show
+from jaxtrade.text import align, several, show
 
 BINS = AdvisorConfig().bins
 
 
 def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
-    """The report on a snapshot, journal or run folder, as text or JSON.
+    """Report on a snapshot, journal or run folder, as text or JSON.
 
-    config: names the market of a snapshot, which is needed for hit rates. Raises ConfigError (no
-        such file, or a market
-    that is not needed), DataError, JournalError.
+    config: names the market of a snapshot, which is needed for hit rates.
+
+    Raises ConfigError (no such file, or a market that is not needed), DataError, JournalError.
     """
     if not path.exists():
         raise ConfigError(
@@ -66,7 +66,7 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
         )
     found = snapshot_report(path, config) if journal is None else journal_report(journal)
     if path.is_dir() and (ledger := path / LEDGER).is_file():
-        found["spent"] = _spent(ledger)
+        found["spent"] = _sum_spend(ledger)
     return (
         json.dumps(found, indent=2, sort_keys=True, allow_nan=False)
         if as_json
@@ -75,8 +75,9 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
 
 
 def _journal_at(path: Path) -> Path | None:
-    """The journal at a path: the file itself, or the journal in a run folder. None for a
-    snapshot.
+    """Find the journal at a path: the file itself, or the journal in a run folder.
+
+    None for a snapshot.
     """
     if path.is_dir():
         if not (path / JOURNAL).is_file():
@@ -88,7 +89,7 @@ def _journal_at(path: Path) -> Path | None:
 
 
 def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
-    """The report on a snapshot as JSON values. Contains hit rates if `config` gives the market."""
+    """Report on a snapshot, as JSON values. Contains hit rates if `config` gives the market."""
     followed, bins = None, BINS
     if config is None:
         snapshot = read_snapshot(path)
@@ -102,12 +103,12 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
         "of": snapshot.manifest,
         "versions": 1 if len(snapshot.bars) else 0,
         "notes": [],
-        **described(snapshot.bars, snapshot.rows, bins, followed),
+        **count_advice(snapshot.bars, snapshot.rows, bins, followed),
     }
 
 
 def journal_report(path: Path) -> dict[str, Any]:
-    """The report on a journal as JSON values."""
+    """Report on a journal, as JSON values."""
     recorded = read_journal(path)
     bars, rows = journal_rows(path, recorded)
     if ROWS_EACH in recorded.header:
@@ -120,11 +121,11 @@ def journal_report(path: Path) -> dict[str, Any]:
         "versions": len(recorded.deltas),
         "updates": [min(updates), max(updates)] if updates else [],
         "notes": list(recorded.notes),
-        **described(bars, rows, BINS),
+        **count_advice(bars, rows, BINS),
     }
 
 
-def described(
+def count_advice(
     bars: np.ndarray, rows: np.ndarray, bins: int, followed: np.ndarray | None = None
 ) -> dict[str, Any]:
     """Count advice, in total and in `bins` equal ranges of confidence.
@@ -133,8 +134,8 @@ def described(
         bars: int[n], the bars that the advice is about.
         rows: float32[n, 6], the advice.
         followed: int8[T], from `followed_of`. If given, each range has `scored` (advice with a
-            direction, on bars where one direction was right) and `hits` (the scored advice that was
-            right).
+            direction, on bars where one direction was right) and `hits` (the scored advice that
+            was right).
     """
     side, values = directions(rows), rows[:, 3:].T.astype(np.float64)
     counted = {"rows": np.ones(len(bars), bool)}
@@ -170,9 +171,9 @@ def described(
     }
 
 
-def _spent(path: Path) -> dict[str, Any]:
+def _sum_spend(path: Path) -> dict[str, Any]:
     with closing(Ledger(path, Caps())) as ledger:
-        spend = ledger.spent()
+        spend = ledger.sum_spend()
     return spend._asdict() | {"cost": spend.cost / MICRO}
 
 
@@ -180,8 +181,9 @@ _HEAD = ("confidence", "rows", "scored", "hit rate")
 
 
 def _range_cells(each: dict[str, Any]) -> list[str]:
-    """A range of confidence as cells under `_HEAD`. The last two cells are present only if hits
-    were counted.
+    """Format a range of confidence as cells under `_HEAD`.
+
+    The last two cells are present only if hits were counted.
     """
     cells = [f"{each['from']:.2f} - {each['to']:.2f}", str(each["rows"])]
     if "hits" in each:
@@ -193,7 +195,7 @@ def _range_cells(each: dict[str, Any]) -> list[str]:
 
 
 def report_lines(found: dict[str, Any]) -> list[str]:
-    """The report as text."""
+    """Format the report as text."""
     about = found["of"]
     identity = ", ".join(
         f"{key} {value}" for key, value in sorted(about.get("identity", {}).items())
@@ -219,7 +221,7 @@ def report_lines(found: dict[str, Any]) -> list[str]:
         f"{name}: {each['least']:g} to {each['most']:g}, mean {each['mean']:.4g}"
         for name, each in found["spread"].items()
     ]
-    lines += aligned(
+    lines += align(
         [_HEAD if "hits" in found["ranges"][0] else _HEAD[:2], *map(_range_cells, found["ranges"])]
     )
     if (spent := found.get("spent")) is not None:
@@ -237,9 +239,13 @@ HEAD = ("close", "bar", "update", "advice", "conf", "followed", "reason")
 
 
 class Row(NamedTuple):
-    """An answer that became visible. time: ISO time of the bar's close, in the exchange's zone.
-    update: the update from which it was visible. followed: `hit`, `miss`, `too small` or `not
-    scored`. reason: "" where no text is kept."""
+    """An answer that became visible.
+
+    time: ISO time of the bar's close, in the exchange's zone.
+    update: the update from which it was visible.
+    followed: `hit`, `miss`, `too small` or `not scored`.
+    reason: "" where no text is kept.
+    """
 
     time: str
     bar: int
@@ -251,11 +257,12 @@ class Row(NamedTuple):
     advisor: str = ""
 
 
-def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
-    """The log of the run at `path`, as text or JSON.
+def format_journal(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
+    """Format the log of the run at `path`, as text or JSON.
 
-    last: how many of the last answers are shown; None shows all. data: a file of the run's bars,
-        instead of its own.
+    last: how many of the last answers are shown; None shows all.
+    data: a file of the run's bars, instead of its own.
+
     Raises ConfigError (no run, or none with a journal), DataError (its bars), JournalError.
     """
     journal = _journal_of(path)
@@ -280,8 +287,9 @@ def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
 
 
 def _journal_of(path: Path) -> Path:
-    """The run's journal. Raises ConfigError for a folder without one, which says where its advice
-    came from.
+    """Find the run's journal.
+
+    Raises ConfigError for a folder without one, which says where its advice came from.
     """
     kind = rundir.read_run(path)[0].advisor.kind
     if (path / JOURNAL).is_file():
@@ -294,9 +302,10 @@ def _journal_of(path: Path) -> Path:
     raise ConfigError(f"{path}: no {JOURNAL} (advisor.kind = {kind}): {hint}")
 
 
-def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Row]:
-    """The answers in a run's journal, in the order in which they became visible. Raises as
-    `log`.
+def rows_of(path: Path, recorded: LoadedJournal, data: Path | None = None) -> list[Row]:
+    """Read the answers in a run's journal, in the order in which they became visible.
+
+    Raises as `format_journal`.
     """
     setup, _ = open_run(path, data, advisor=False)
     config, market = setup.config, setup.single
@@ -332,13 +341,20 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
 
 
 def _reasons(
-    path: Path, recorded: Recorded, number: int, config: RunConfig, book: QuestionBook, size: int
+    path: Path,
+    recorded: LoadedJournal,
+    number: int,
+    config: RunConfig,
+    book: QuestionBook,
+    size: int,
 ) -> dict[int, str]:
-    """bar -> the reason in the model's text, for the bars whose text the run's cache holds.
+    """Map bars to the reason in the model's text, for the bars whose text the run's cache holds.
 
-    number: of the advisor in its panel. size: T. A question that shows the advisor's own record
-        (template `desk`)
-    cannot be asked again in the same words, so its text is not found.
+    number: of the advisor in its panel.
+    size: T.
+
+    A question that shows the advisor's own record (template `desk`) cannot be asked again in the
+    same words, so its text is not found.
     """
     cache = Path(config.advisor.service.cache or path / CACHE)
     if not cache.is_file():
@@ -368,7 +384,7 @@ def _reasons(
 
 
 def cells(row: Row) -> list[str]:
-    """A row as cells under `HEAD`; a panel's member stands before the reason."""
+    """Format a row as cells under `HEAD`; a panel's member stands before the reason."""
     said = f"[{row.advisor}] {row.reason}".rstrip() if row.advisor else row.reason
     return [
         row.time[:16].replace("T", " "),
@@ -382,7 +398,7 @@ def cells(row: Row) -> list[str]:
 
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:
-    """Counts over all rows: answers, bars, updates, directions, and what followed."""
+    """Count over all rows: answers, bars, updates, directions, and what followed."""
     followed, said = Counter(row.followed for row in rows), Counter(row.direction for row in rows)
     return {
         "answers": len(rows),
@@ -397,7 +413,7 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def total_line(found: Mapping[str, Any]) -> str:
-    """The totals as one line."""
+    """Format the totals as one line."""
     if not found["answers"]:
         return "no answer has become visible"
     scored = found["hits"] + found["misses"]
@@ -417,7 +433,7 @@ def total_line(found: Mapping[str, Any]) -> str:
 # and summary.
 
 EVALUATION = "evaluation"  # in a run's folder
-_TEXTS = (".json", ".txt", ".csv")  # pictures are drawn from these
+_TEXTS = (".json", ".txt", ".csv")  # plots are drawn from these
 # Where and from what a run was made, how often its days were opened, and how long it took. These
 # differ between a run and its replay.
 _OWN = frozenset(
@@ -435,7 +451,7 @@ _OWN = frozenset(
 
 
 def state_differences(one: Path, other: Path) -> list[str]:
-    """Names of the arrays that differ in any bit between the two runs' last checkpoints.
+    """Name the arrays that are not bit-identical in the two runs' last checkpoints.
 
     Raises ConfigError if a run has no checkpoint.
     """
@@ -457,9 +473,11 @@ def state_differences(one: Path, other: Path) -> list[str]:
 
 
 def report_differences(one: Path, other: Path) -> list[str]:
-    """One line for each difference between what two runs say: `summary.json`, and the reports of
-    each split that
-    `other` has evaluated. Left out are pictures, times, and what names the run itself."""
+    """Write one line for each difference between the results of two runs.
+
+    They are `summary.json`, and the reports of each split that `other` has evaluated. Left out are
+    plots, times, and what names the run itself.
+    """
     found = [*_json_differences(one, other, Path(SUMMARY))]
     for split in sorted(
         folder.name for folder in (other / EVALUATION).iterdir() if folder.is_dir()
@@ -501,8 +519,9 @@ def _json_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
 
 
 def _unequal(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
-    """(key, value, value) of each difference between two JSON values. Mappings are compared key by
-    key.
+    """Yield (key, value, value) of each difference between two JSON values.
+
+    Mappings are compared key by key.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in sorted((one.keys() | other.keys()) - _OWN):
@@ -515,8 +534,9 @@ _MOST_LINES = 20  # differences that are printed
 
 
 def replay(path: Path, target: Path) -> int:
-    """Train the run at `path` again into `target`, with the advice in its journal and in its
-    evaluations, and print the differences.
+    """Train the run at `path` again into `target` and print the differences.
+
+    The advice is that in its journal and in its evaluations.
 
     Returns 0, or 1 if the runs differ. Raises ConfigError (not a finished run with a journal) or
     JournalError (the journal is damaged or cut, or belongs to another run).

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.launching import job
-from jaxtrade.launching.job import Job, command_of, manifest
+from jaxtrade.launching.job import LaunchJob, command_of, manifest
 
 ENGINES = {
     "slurm": "print a batch script for SLURM's sbatch",
@@ -76,7 +76,7 @@ LAUNCH = (
 
 
 def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) -> int:
-    """Handle `launch`. Returns the exit code. Raises ConfigError.
+    """Handle `launch`. Return the exit code. Raises ConfigError.
 
     parse: parses a command as the launched process will, so that a mistake in it is found here.
     """
@@ -95,9 +95,10 @@ def run(args: argparse.Namespace, parse: Callable[[tuple[str, ...]], object]) ->
     return 0
 
 
-def job_of(args: argparse.Namespace, command: tuple[str, ...]) -> Job:
-    """The job that the flags of an engine describe. Flags that the engine lacks keep their
-    defaults.
+def job_of(args: argparse.Namespace, command: tuple[str, ...]) -> LaunchJob:
+    """Make the job that the flags of an engine describe.
+
+    Flags that the engine lacks keep their defaults.
     """
     given = vars(args)
     named = {
@@ -107,6 +108,6 @@ def job_of(args: argparse.Namespace, command: tuple[str, ...]) -> Job:
         "setup": tuple(given.get("setup", ())),
     }
     others = ("image", "time", "partition", "claim", "mount", "gpu_kind")
-    return Job(
+    return LaunchJob(
         command, **named, **{name: given[name] for name in others if given.get(name) is not None}
     )

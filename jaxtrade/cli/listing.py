@@ -17,11 +17,11 @@ from jaxtrade.advisor.host.prompts import BLOCKS, RAW_SLOTS
 from jaxtrade.cli import descriptions
 from jaxtrade.cli.flags import columns, table
 from jaxtrade.config.accounts import PRESETS, AccountPreset
-from jaxtrade.config.load import all_keys, sections, shipped
+from jaxtrade.config.load import all_keys, list_shipped, sections
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract, load_contract
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.errors import ConfigError
-from jaxtrade.notation import money, shown
+from jaxtrade.formatting import format_number, money
 from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS, TASKS
 from jaxtrade.registry import Registry, import_parts
 
@@ -31,7 +31,10 @@ OWN = "your own"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Handle `list`. Returns the exit code. Raises ConfigError for a module that does not exist."""
+    """Handle `list`. Return the exit code.
+
+    Raises ConfigError for a module that does not exist.
+    """
     import_parts(args.modules)
     if args.what is None:
         rows = [
@@ -45,8 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def blocks(what: str, wide: int | None) -> list[list[str]]:
-    """What `list` prints: one or more tables, and last how to use a name. wide: as in
-    `flags.table`.
+    """Return what `list` prints: one or more tables, and last how to use a name.
+
+    wide: as in `flags.table`.
     """
     made, use = LISTS[what]
     tables = made()
@@ -58,7 +62,7 @@ def _markets() -> Tables:
         (
             symbol,
             descriptions.MARKETS[symbol],
-            *_figures(contract),
+            *_metrics(contract),
             "real, bundled" if symbol in BUNDLED else "synthetic",
         )
         for symbol, contract in CONTRACTS.items()
@@ -74,8 +78,11 @@ def _markets() -> Tables:
     ]
 
 
-def _figures(contract: Contract) -> tuple[str, str, str]:
-    """Tick in points, value of a tick with its currency, commission per side in dollars."""
+def _metrics(contract: Contract) -> tuple[str, str, str]:
+    """Format a contract's tick in points, its value with the currency, and its commission.
+
+    The commission is per side in dollars.
+    """
     return (
         f"{contract.tick_size:f}",
         f"{contract.tick_mills / 1000:g} {contract.currency}",
@@ -85,8 +92,8 @@ def _figures(contract: Contract) -> tuple[str, str, str]:
 
 def _contracts() -> Tables:
     rows = [
-        (path.stem, first_sentence(path), *_figures(load_contract(str(path))))
-        for path in shipped("contracts")
+        (path.stem, first_sentence(path), *_metrics(load_contract(str(path))))
+        for path in list_shipped("contracts")
     ]
     return [([("contract", "what it is", "tick", "tick value", "commission"), *rows], (2, 3, 4))]
 
@@ -96,7 +103,7 @@ def _presets() -> Tables:
         (
             [
                 ("configuration", "what it does"),
-                *((path.stem, first_sentence(path)) for path in shipped(".")),
+                *((path.stem, first_sentence(path)) for path in list_shipped(".")),
             ],
             (),
         )
@@ -104,7 +111,7 @@ def _presets() -> Tables:
 
 
 def first_sentence(path: Path) -> str:
-    """The first sentence of the comment at the top of a shipped YAML file."""
+    """Read the first sentence of the comment at the top of a shipped YAML file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     comment = []
     for line in lines:
@@ -119,9 +126,9 @@ def _accounts() -> Tables:
         (
             name,
             f"{preset.start_balance:,.0f}",
-            shown(preset.profit_target, "count", none="off"),
-            shown(preset.drawdown, "count", none="off"),
-            shown(preset.daily_loss, "count", none="off"),
+            format_number(preset.profit_target, "count", none="off"),
+            format_number(preset.drawdown, "count", none="off"),
+            format_number(preset.daily_loss, "count", none="off"),
             f"{preset.max_contracts:,}",
             _rules(preset),
         )
@@ -132,7 +139,7 @@ def _accounts() -> Tables:
 
 
 def _rules(preset: AccountPreset) -> str:
-    """The rules of an account that have no figure, in words."""
+    """Describe the rules of an account that have no number, in words."""
     if preset.drawdown is None:
         return "no limits"
     floor = {
@@ -183,20 +190,25 @@ def _rewards() -> Tables:
     ]
     return [
         ([("preset", "what it is", "terms and weights"), *presets], ()),
-        *_registered("term", "what it pays for", REWARD_TERMS, descriptions.TERMS),
+        *_list_registered("term", "what it pays for", REWARD_TERMS, descriptions.TERMS),
     ]
 
 
-def _registered(head: str, about: str, registry: Registry[Any], known: Mapping[str, str]) -> Tables:
-    """The built-in parts of a kind, and those that modules have registered."""
+def _list_registered(
+    head: str, about: str, registry: Registry[Any], known: Mapping[str, str]
+) -> Tables:
+    """List the built-in parts of a kind, and those that modules have registered."""
     names = dict.fromkeys((*known, *registry.names))
-    rows = [(name, known[name] if name in known else described(registry[name])) for name in names]
+    rows = [
+        (name, known[name] if name in known else describe_part(registry[name])) for name in names
+    ]
     return [([(head, about), *rows], ())]
 
 
-def described(part: Any) -> str:
-    """The first line of a part's own documentation, or of its class; `OWN` where neither says
-    anything.
+def describe_part(part: Any) -> str:
+    """Return the first line of a part's own documentation, or of its class.
+
+    `OWN` where neither says anything.
     """
     for owner in (
         part if inspect.isroutine(part) or inspect.isclass(part) else None,
@@ -260,19 +272,19 @@ LISTS = {
         "ablate advisor). See its keys: jaxtrade config show NAME.",
     ),
     "tasks": (
-        lambda: _registered("task", "what the agent does", TASKS, descriptions.TASKS),
+        lambda: _list_registered("task", "what the agent does", TASKS, descriptions.TASKS),
         "Choose one: --set env.task=NAME (docs/semantics.md).",
     ),
     "networks": (
-        lambda: _registered("network", "what it is", NETWORKS, descriptions.NETWORKS),
+        lambda: _list_registered("network", "what it is", NETWORKS, descriptions.NETWORKS),
         "Choose one: --set network.kind=NAME (docs/training.md).",
     ),
     "learners": (
-        lambda: _registered("learner", "what it is", LEARNERS, descriptions.LEARNERS),
+        lambda: _list_registered("learner", "what it is", LEARNERS, descriptions.LEARNERS),
         "Choose one: --set algorithm=NAME (docs/training.md).",
     ),
     "advisors": (
-        lambda: _registered("advisor", "what it is", ADVISORS, descriptions.ADVISORS),
+        lambda: _list_registered("advisor", "what it is", ADVISORS, descriptions.ADVISORS),
         "Choose one: jaxtrade train advised --advisor NAME (docs/advisor.md).",
     ),
     "templates": (
@@ -318,7 +330,9 @@ COMPLETION = (
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """The completion script for a shell of `SHELLS`. parser: that of `jaxtrade`; it is changed.
+    """Write the completion script for a shell of `SHELLS`.
+
+    parser: that of `jaxtrade`; it is changed.
 
     Raises ConfigError if shtab is not installed.
     """
@@ -343,7 +357,7 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParser]:
-    """The parser and those of all its commands, each once."""
+    """Yield the parser and those of all its commands, each once."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -352,8 +366,9 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterable[argparse.ArgumentParse
 
 
 def _words(prog: str, action: argparse.Action) -> Mapping[str, Any] | None:
-    """How shells complete an action that takes names; None for other actions. prog: its command,
-    "jaxtrade train".
+    """Return how shells complete an action that takes names; None for other actions.
+
+    prog: its command, "jaxtrade train".
     """
     match action.dest:
         case "overrides":
@@ -363,9 +378,9 @@ def _words(prog: str, action: argparse.Action) -> Mapping[str, Any] | None:
         case "account":
             return words_of("accounts", PRESETS)
         case "contract":
-            return words_and_files("contracts", [path.stem for path in shipped("contracts")])
+            return words_and_files("contracts", [path.stem for path in list_shipped("contracts")])
         case "config":
-            return words_and_files("configurations", [path.stem for path in shipped(".")])
+            return words_and_files("configurations", [path.stem for path in list_shipped(".")])
         case "key" | "prefix":
             return words_of("names", [*sections(), *all_keys()])
         case "advisor":
@@ -374,13 +389,17 @@ def _words(prog: str, action: argparse.Action) -> Mapping[str, Any] | None:
 
 
 def words_of(name: str, words: Iterable[str]) -> dict[str, Any]:
-    """How each shell completes one of some words. name: of the function in the script. A word that
-    ends in `=` is followed by no space."""
+    """Describe to each shell how to complete one of some words.
+
+    A word that ends in `=` is followed by no space.
+
+    name: of the function in the script.
+    """
     return _function(f"_jaxtrade_{name}", list(words), bash=(), zsh=(), fish=())
 
 
 def words_and_files(name: str, words: Iterable[str]) -> dict[str, Any]:
-    """How each shell completes one of some words, or a YAML file."""
+    """Describe to each shell how to complete one of some words, or a YAML file."""
     # shtab lets bash treat the results of a function whose name has `_file` as paths.
     return _function(
         f"_jaxtrade_{name}_or_file",
@@ -394,8 +413,9 @@ def words_and_files(name: str, words: Iterable[str]) -> dict[str, Any]:
 def _function(
     name: str, words: list[str], bash: Iterable[str], zsh: Iterable[str], fish: Iterable[str]
 ) -> dict[str, Any]:
-    """shtab's description of a completion, with its function for each shell: the words, then
-    further lines.
+    """Make shtab's description of a completion, with its function for each shell.
+
+    The function has the words, then further lines.
     """
     joined, lines = " ".join(words), "\\n".join(words)
     suffix = "-S '' " if any(word.endswith("=") for word in words) else ""

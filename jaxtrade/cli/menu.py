@@ -18,13 +18,16 @@ MENU = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="ut
 
 
 def walk(runner: Callable[[list[str]], int]) -> int:
-    """Ask and run until the user leaves -> exit code of the last command; 0 if none was run."""
+    """Ask and run until the user leaves.
+
+    Return the exit code of the last command; 0 if none was run.
+    """
     code, keys = 0, ""
     while code != 130:  # Ctrl-C
         title, command = MENU[keys]
         try:
             if command:
-                words = [_filled(word) for word in shlex.split(command)]
+                words = [_fill_word(word) for word in shlex.split(command)]
                 print(f"\n$ jaxtrade {shlex.join(words)}\n", flush=True)
                 code, keys = runner(words), ""
                 print(f"\n(exit code {code})", flush=True)
@@ -45,8 +48,11 @@ def walk(runner: Callable[[list[str]], int]) -> int:
     return code
 
 
-def _filled(word: str) -> str:
-    """A word of a command, with its answer. A pattern's default is the folder of its newest file."""
+def _fill_word(word: str) -> str:
+    """Fill a word of a command with its answer.
+
+    A pattern's default is the folder of its newest file.
+    """
     [(text, question, default, _)] = Formatter().parse(word)
     if question is not None and default and "*" in default:
         found = sorted(Path().glob(default), key=os.path.getmtime)
@@ -66,7 +72,10 @@ def _ask(question: str, default: str = "") -> str:
 
 
 def run_command(words: list[str]) -> int:
-    """Run `jaxtrade WORDS` -> exit code. It gets Ctrl-C, but not the answers that are piped."""
+    """Run `jaxtrade WORDS` and return the exit code.
+
+    It gets Ctrl-C, but not the answers that are piped.
+    """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "jaxtrade", *words],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

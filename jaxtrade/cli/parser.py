@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
-from jaxtrade.config.faults import foreign
+from jaxtrade.config.faults import translate_sb3_name
 from jaxtrade.config.learners import LEARNER, SECTIONS
 from jaxtrade.config.load import all_keys
-from jaxtrade.runs.processes import HEARTBEAT_S, JOIN_S
+from jaxtrade.runs.distributed import HEARTBEAT_S, JOIN_S
 from jaxtrade.text import did_you_mean
 from jaxtrade.version import __version__
 
@@ -24,13 +24,14 @@ _CHOICE = re.compile(r"invalid choice: '?([^'\s]*)'? \(choose from (.*)\)$")
 
 
 def key_of_flag(flag: str) -> str:
-    """The end of a message about an unknown flag: the configuration key that has its name, or
-    nothing.
+    """Suggest the configuration key that has the name of an unknown flag, as the end of a message.
+
+    Returns nothing if no key has it.
 
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
     name = flag.removeprefix("--").replace("-", "_")
-    theirs = [key for learner in SECTIONS if (key := foreign(name, learner)) is not None]
+    theirs = [key for learner in SECTIONS if (key := translate_sb3_name(name, learner)) is not None]
     found = list(
         dict.fromkeys([*(key for key in all_keys() if key.rpartition(".")[2] == name), *theirs])
     )
@@ -68,8 +69,9 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """As ArgumentParser does, but a command refuses unknown flags itself: it knows which ones
-        it has.
+        """Parse as ArgumentParser does, but let a command refuse unknown flags itself.
+
+        It knows which ones it has.
         """
         known, others = super().parse_known_args(args, namespace)
         flags = [word.partition("=")[0] for word in others if word.startswith("-")]
@@ -122,16 +124,17 @@ class GroupedHelp(argparse.RawDescriptionHelpFormatter):
         self._action_max_length += (
             self._indent_increment
         )  # computed for commands that are not indented
-        for heading, names in grouped(known).items():
+        for heading, names in group_commands(known).items():
             lines = "".join(super(GroupedHelp, self)._format_action(known[name]) for name in names)
             blocks.append(f"  {heading}\n{lines}")
         self._dedent()
         return "\n".join(blocks)
 
 
-def grouped(names: Iterable[str]) -> dict[str, list[str]]:
-    """Heading -> the commands of that group, in the order of `GROUPS`. Groups without a command are
-    left out.
+def group_commands(names: Iterable[str]) -> dict[str, list[str]]:
+    """Map each heading to the commands of that group, in the order of `GROUPS`.
+
+    Groups without a command are left out.
     """
     left = list(names)
     found = {heading: [name for name in group if name in left] for heading, group in GROUPS.items()}
@@ -386,8 +389,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def refuse_empty(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """End with an error in usage if a word of the command line, or the value of a flag, is empty:
-    no argument may be, and an empty folder would silently be another one."""
+    """End with an error in usage if a word of the command line, or the value of a flag, is empty.
+
+    No argument may be, and an empty folder would silently be another one.
+    """
     for number, word in enumerate(words, 1):
         if not word.strip() or re.fullmatch(r"--[a-z-]+=\s*", word):
             before = word or (words[number - 2] if number > 1 else "")

@@ -1,5 +1,4 @@
-"""`jaxtrade advise precompute`: ask an advisor about all bars of a split in advance, and write a
-snapshot.
+"""`jaxtrade advise precompute`: ask about all bars of a split in advance, and write a snapshot.
 
 The command first prints a plan with its cost. It keeps a server's answers in a cache beside the
 snapshot and has no other state. If it is run again, it asks only about bars that are missing from
@@ -18,8 +17,8 @@ import numpy as np
 
 from jaxtrade import interrupt
 from jaxtrade.advisor.compose import (
-    Asked,
     AskPlan,
+    AskProgress,
     arrays_of,
     ask_each,
     ask_service,
@@ -29,9 +28,9 @@ from jaxtrade.advisor.compose import (
     service_of,
     service_options,
 )
+from jaxtrade.advisor.host.ledger import MICRO, Spend
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.advisor.host.paid import MICRO, Spend
-from jaxtrade.advisor.host.policy import Use
+from jaxtrade.advisor.host.policy import ServiceUse
 from jaxtrade.advisor.host.registry import PANEL, is_slow
 from jaxtrade.advisor.host.replies import reasons_text, unusable_lines
 from jaxtrade.advisor.host.types import Backend
@@ -49,8 +48,10 @@ _REPORT_S = 5.0
 
 
 class _Result(NamedTuple):
-    """The answers. unsettled: number of bars without a final answer or failure. why: what stopped
-    the asking.
+    """The answers.
+
+    unsettled: number of bars without a final answer or failure.
+    why: what stopped the asking.
     """
 
     bars: np.ndarray
@@ -61,8 +62,7 @@ class _Result(NamedTuple):
 
 
 def precompute(config: RunConfig, args: Namespace) -> int:
-    """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a
-    failure.
+    """Handle the command. Return 0, or 1 if it stopped before every bar had an answer or a failure.
 
     Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
@@ -77,7 +77,7 @@ def precompute(config: RunConfig, args: Namespace) -> int:
     bars = chosen_bars(market, book, config, args)
     # Cache and ledger lie beside the snapshot, if the configuration names none.
     files = (args.out.with_suffix(".cache.sqlite"), args.out.with_suffix(".ledger.sqlite"))
-    config = config.replaced(advisor={"service": service_options(config.advisor, *files)})
+    config = config.replace(advisor={"service": service_options(config.advisor, *files)})
     backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
@@ -101,14 +101,15 @@ def precompute(config: RunConfig, args: Namespace) -> int:
         )
     finally:
         backend.close()
-    return _written(found, config, args, market, book, backend, len(bars))
+    return _write_snapshot(found, config, args, market, book, backend, len(bars))
 
 
 def chosen_bars(
     market: Market, book: QuestionBook, config: RunConfig, args: Namespace
 ) -> np.ndarray:
-    """Every N-th askable bar of the split's sessions, int64[n]. Raises ConfigError if there is
-    none.
+    """Choose every N-th askable bar of the split's sessions (int64[n]).
+
+    Raises ConfigError if there is none.
     """
     inside = in_sessions(market, split_sessions(market, config.split)[args.split])
     bars = np.flatnonzero(inside & book.askable)[:: args.every]
@@ -124,7 +125,7 @@ def chosen_bars(
 
 
 def plan_lines(plan: AskPlan, config: RunConfig, slow: bool) -> list[str]:
-    """The plan as text."""
+    """Format the plan as text."""
     kind, options = config.advisor.kind, config.advisor.service
     if not slow:
         return [f"plan: {plan.bars} bars, answered here by {kind}: no calls, no cost"]
@@ -165,16 +166,16 @@ def _directly(backend: Backend, book: QuestionBook, bars: np.ndarray) -> _Result
 def _through_service(
     config: RunConfig, backend: Backend, book: QuestionBook, bars: np.ndarray
 ) -> _Result:
-    last, report = Asked(len(bars), 0, 0, {}), _reporter()
+    last, report = AskProgress(len(bars), 0, 0, {}), _reporter()
 
-    def progress(asked: Asked) -> None:
+    def progress(asked: AskProgress) -> None:
         nonlocal last
         last = asked
         report(asked)
 
     cache = config.advisor.service.cache
 
-    def kept() -> str:
+    def describe_kept() -> str:
         return (
             "nothing was written"
             if cache is None
@@ -184,8 +185,8 @@ def _through_service(
         )
 
     with (
-        interrupt.hint(kept),
-        service_of(config, backend, tell=say, use=Use(goes_on=False)) as service,
+        interrupt.hint(describe_kept),
+        service_of(config, backend, log=say, use=ServiceUse(goes_on=False)) as service,
     ):
         found, rows, statistics = ask_service(service, book, bars, progress=progress)
     for line in unusable_lines(statistics):
@@ -195,11 +196,11 @@ def _through_service(
     return _Result(found, rows, failures, unsettled, str(statistics["mode"]) if unsettled else "")
 
 
-def _reporter() -> Callable[[Asked], None]:
-    """Returns a callback that prints a progress line every few seconds."""
+def _reporter() -> Callable[[AskProgress], None]:
+    """Make a callback that prints a progress line every few seconds."""
     began = reported = time.monotonic()
 
-    def report(asked: Asked) -> None:
+    def report(asked: AskProgress) -> None:
         nonlocal reported
         now = time.monotonic()
         if now - reported >= _REPORT_S:
@@ -209,8 +210,8 @@ def _reporter() -> Callable[[Asked], None]:
     return report
 
 
-def progress_line(asked: Asked, seconds: float) -> str:
-    """One line about the progress after `seconds`."""
+def progress_line(asked: AskProgress, seconds: float) -> str:
+    """Format one line about the progress after `seconds`."""
     parts = [
         f"{asked.settled} of {asked.total} bars ({asked.settled / asked.total:.0%})",
         f"{asked.advised} advised",
@@ -232,7 +233,7 @@ def progress_line(asked: Asked, seconds: float) -> str:
     return "  ".join(parts)
 
 
-def _written(
+def _write_snapshot(
     found: _Result,
     config: RunConfig,
     args: Namespace,
@@ -241,7 +242,7 @@ def _written(
     backend: Backend,
     asked: int,
 ) -> int:
-    """Write the snapshot and print what it contains. Returns the exit code."""
+    """Write the snapshot and print what it contains. Return the exit code."""
     failed = (
         ", ".join(f"{count} {kind}" for kind, count in sorted(found.failures.items())) or "none"
     )

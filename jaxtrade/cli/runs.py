@@ -25,7 +25,7 @@ from jaxtrade.text import printable, several, show
 if TYPE_CHECKING:
     from jaxtrade.runs.inventory import RunEntry
 
-ORDERS = ("age", "name", "status", "net", "days", "steps")  # what `inventory.ordered` knows
+ORDERS = ("age", "name", "status", "net", "days", "steps")  # what `inventory.sort_entries` knows
 HEAD = ("run", "status", "market", "learner", "task", "steps", "net/day ($)", "days", "age")
 FIGURES = (5, 6, 7, 8)  # columns that are aligned to the right
 
@@ -43,13 +43,13 @@ RUNS = (
 
 
 def list_runs(args: Namespace) -> int:
-    """Handle `runs`. Returns the exit code. Raises ConfigError if there is no such folder."""
+    """Handle `runs`. Return the exit code. Raises ConfigError if there is no such folder."""
     from jaxtrade.runs.inventory import (
         entries_in,
-        ordered,
+        sort_entries,
     )  # loads NumPy, which the parser needs no more than JAX
 
-    found = ordered(entries_in(Path(args.folder)), args.sort, args.reverse)
+    found = sort_entries(entries_in(Path(args.folder)), args.sort, args.reverse)
     if args.json:
         print(json.dumps([entry.to_json() for entry in found], indent=2, allow_nan=False))
     else:
@@ -58,7 +58,10 @@ def list_runs(args: Namespace) -> int:
 
 
 def lines(entries: list[RunEntry], folder: str, wide: int | None) -> list[str]:
-    """The table, then one line for each run that needs a word more. wide: as in `flags.table`."""
+    """Format the table, then one line for each run that needs a remark.
+
+    wide: as in `flags.table`.
+    """
     if not entries:
         return [printable(f"{folder}: no runs")]
     told = [
@@ -87,7 +90,7 @@ def _cells(entry: RunEntry) -> list[str]:
 
 
 def _steps(entry: RunEntry) -> str:
-    """Steps done, and their share of all that were planned."""
+    """Format the steps done, and their share of all that were planned."""
     if entry.steps is None:
         return "-"
     share = "" if not entry.total_steps else f" ({min(1.0, entry.steps / entry.total_steps):.0%})"
@@ -95,7 +98,7 @@ def _steps(entry: RunEntry) -> str:
 
 
 def _age(seconds: float | None) -> str:
-    """A time in its largest unit: `45 s`, `3 min`, `2 h`, `5 days`."""
+    """Format a time in its largest unit: `45 s`, `3 min`, `2 h`, `5 days`."""
     if seconds is None:
         return "-"
     for size, unit in ((60, "s"), (60, "min"), (24, "h")):
@@ -126,8 +129,10 @@ REPORT = (
 
 
 def report(args: Namespace) -> int:
-    """Make the report -> exit code. Raises ConfigError for flags that choose one of several with a
-    walk-forward, whose page shows all.
+    """Make the report and return the exit code.
+
+    Raises ConfigError for flags that choose one of several with a walk-forward, whose page
+    shows all.
     """
     from jaxtrade.reporting import collect, make, walk
     from jaxtrade.runs import rundir
@@ -174,17 +179,24 @@ COMPARE = (
 
 
 def compare(args: Namespace) -> int:
-    """Handle `compare`. Returns the exit code. Raises ConfigError and DataError for runs that
-    cannot be compared.
+    """Handle `compare`. Return the exit code.
+
+    Raises ConfigError and DataError for runs that cannot be compared.
     """
     if len(args.runs) < 2:
         raise ConfigError(
             f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more"
         )
-    from jaxtrade.evaluation.run_days import compared, on_shared_days, read_run_days, table, to_json
+    from jaxtrade.evaluation.run_days import (
+        compare_runs,
+        on_shared_days,
+        read_run_days,
+        table,
+        to_json,
+    )
 
     days = [read_run_days(Path(each), args.split) for each in args.runs]
-    found = compared(on_shared_days(days, args.shared_days))
+    found = compare_runs(on_shared_days(days, args.shared_days))
     show(
         json.dumps(to_json(found), indent=2, allow_nan=False)
         if args.json
@@ -215,11 +227,11 @@ def watch(args: Namespace) -> int:
             f"{folder}: there is no such folder; name a run's folder, or the folder of your runs"
         )
     from jaxtrade.watching.metrics import Reader
-    from jaxtrade.watching.server import Server, new_token, routes
+    from jaxtrade.watching.server import WatchServer, new_token, routes
 
     reader = Reader()
     try:
-        server = Server(routes(folder, reader, make_page), new_token(), args.port)
+        server = WatchServer(routes(folder, reader, make_page), new_token(), args.port)
     except (OSError, OverflowError) as error:
         reader.close()
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
@@ -257,8 +269,10 @@ def make_page(run: Path, symbol: str) -> str:
 
 @contextmanager
 def page_that_leads_to(address: str) -> Iterator[Path]:
-    """A page that only this user can read, and that leads to an address: on a browser's command
-    line every user of the machine could read the secret in it."""
+    """Write a page that only this user can read, and that leads to an address.
+
+    On a browser's command line every user of the machine could read the secret in it.
+    """
     with tempfile.TemporaryDirectory(prefix="jaxtrade-watch-") as folder:  # mode 0700
         page = Path(folder) / "open.html"
         page.write_text(
@@ -270,7 +284,7 @@ def page_that_leads_to(address: str) -> Iterator[Path]:
 
 
 def lines_of(address: str, port: int) -> list[str]:
-    """What the command prints: the address, and how to see the page from another machine."""
+    """Return what the command prints: the address, and how to see the page from another machine."""
     host, user = platform.node() or "THIS_MACHINE", _user()
     return [
         f"open {address}",
@@ -282,8 +296,9 @@ def lines_of(address: str, port: int) -> list[str]:
 
 
 def _user() -> str:
-    """The name of the user; YOU where the system knows none, as in a container that runs under a
-    number.
+    """Return the name of the user.
+
+    YOU where the system knows none, as in a container that runs under a number.
     """
     try:
         return getpass.getuser()
@@ -322,8 +337,9 @@ STUDIES = f"""
 
 
 def studies_wanted(args: Namespace) -> bool:
-    """Whether a study is asked for. Raises ConfigError (flags that do not go together, a number
-    that is too small).
+    """Return whether a study is asked for.
+
+    Raises ConfigError (flags that do not go together, a number that is too small).
     """
     given = [f"--{name}" for name in _numbers(args)]
     if given and not args.pass_probability:
@@ -344,7 +360,7 @@ def studies_wanted(args: Namespace) -> bool:
 
 
 def draws(args: Namespace) -> AccountDraws | None:
-    """What `--pass-probability` simulates; None without it."""
+    """Return what `--pass-probability` simulates; None without it."""
     return AccountDraws(**USUAL | _numbers(args)) if args.pass_probability else None
 
 

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from pydantic import ValidationError
 
 from jaxtrade.cli import flags
-from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
+from jaxtrade.config import RunConfig, apply_overrides, load_config, make_config, origins_of
 from jaxtrade.data.contracts import BUNDLED, load_contract
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.progress.screen import Plain, Screen, Warnings, can_show_panel
@@ -106,8 +106,9 @@ QUIET = "--quiet  show only how long training compiles, warnings, errors and the
 
 
 def refuse(args: Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
-    """Raise ConfigError if any of some flags was given. names: their attributes in `args`, which
-    may lack some.
+    """Raise ConfigError if any of some flags was given.
+
+    names: their attributes in `args`, which may lack some.
     """
     # A flag that was not given is None, False or an empty list; 0 is a value.
     present = [
@@ -120,8 +121,11 @@ def refuse(args: Namespace, names: Sequence[str], why: str, hint: str = "") -> N
 
 
 def refuse_kept(args: Namespace, names: Iterable[str], what: str) -> None:
-    """Raise ConfigError if `--resume` of a run, called `what`, comes with one of some flags, which
-    its folder keeps. `--data` may come, and `--set` of the keys that it may be given anew.
+    """Raise ConfigError if `--resume` of a run comes with one of some flags that its folder keeps.
+
+    `--data` may come, and `--set` of the keys that it may be given anew.
+
+    what: the word for the run.
     """
     refused = changes_bits(args.overrides)
     refuse(
@@ -143,10 +147,10 @@ def resolve(
     later: bool = False,
     **instead: Any,
 ) -> RunConfig:
-    """The configuration of a command.
+    """Resolve the configuration of a command.
 
-    Later sources override earlier ones: the file, then `--test`, then the other flags, then
-    `--set`.
+    Later sources override earlier ones: the file, then `--test`, then the other flags,
+    then `--set`.
 
     Args:
         args: flags that the command does not have count as absent.
@@ -154,8 +158,9 @@ def resolve(
             configuration names.
         training: whether the command needs an account and held-out sessions that fit together.
         later: leave the checks to `runs.plan`, which makes them all.
-        instead: values that replace those of flags. values: the nested values of a run folder,
-            instead of a file.
+        instead: values that replace those of flags.
+        values: the nested values of a run folder, instead of a file.
+
     Raises:
         ConfigError, DataError: every fault at once.
     """
@@ -166,14 +171,19 @@ def resolve(
         if values is None:
             config = load_config(given.config or "quickstart", overrides)
         else:
-            config = make_config(overridden(values, overrides), given.config, origins_of(overrides))
-    return _with_paths(config, given) if later else completed(config, given, own_files, training)
+            config = make_config(
+                apply_overrides(values, overrides), given.config, origins_of(overrides)
+            )
+    return (
+        _with_paths(config, given) if later else complete_config(config, given, own_files, training)
+    )
 
 
 @contextmanager
 def named_too(args: Namespace, own_files: bool = False) -> Iterator[None]:
-    """Add unknown names (markets, presets, features, files) to the faults of a configuration that
-    is read inside.
+    """Add unknown names (markets, presets, features, files) to the faults of a configuration.
+
+    It is read inside this block.
     """
     try:
         yield
@@ -185,8 +195,9 @@ def named_too(args: Namespace, own_files: bool = False) -> Iterator[None]:
 def _faults_of_names(
     rest: Mapping[str, Any], args: Namespace, own_files: bool
 ) -> list[tuple[str, str]]:
-    """The unknown names among values that have no fault of their own; none if these make no
-    configuration.
+    """Find the unknown names among values that have no fault of their own.
+
+    None are found if these make no configuration.
     """
     try:
         check_names(_with_paths(RunConfig.model_validate(dict(rest)), args), own_files)
@@ -200,12 +211,17 @@ def _faults_of_names(
 
 
 def with_absent(args: Namespace, **instead: Any) -> Namespace:
-    """`args` with every flag that `resolve` reads. instead: values that replace those of flags."""
+    """Return `args` with every flag that `resolve` reads.
+
+    instead: values that replace those of flags.
+    """
     return Namespace(**_ABSENT | vars(args) | instead)
 
 
 def flag_overrides(args: Namespace) -> list[tuple[str, str]]:
-    """(flag, override) of every flag but `--set`, in the order in which they apply: `--test` first.
+    """Return (flag, override) of every flag but `--set`, in the order in which they apply.
+
+    `--test` comes first.
 
     Raises ConfigError if `--contract` and a market are both given.
     """
@@ -223,7 +239,7 @@ def flag_overrides(args: Namespace) -> list[tuple[str, str]]:
 
 
 def data_flags(args: Namespace) -> list[tuple[str, str]]:
-    """`--market`, `--data` and the tolerances as (flag, override).
+    """Return `--market`, `--data` and the tolerances as (flag, override).
 
     Raises ConfigError if `--contract` and a market are both given.
     """
@@ -246,15 +262,19 @@ def data_flags(args: Namespace) -> list[tuple[str, str]]:
 
 
 def advisor_flags(advisor: str | None) -> list[str]:
-    """`--advisor` as overrides. The value is quoted, because YAML may misread a path or a URL."""
+    """Return `--advisor` as overrides.
+
+    The value is quoted, because YAML may misread a path or a URL.
+    """
     return [] if advisor is None else [f"advisor.kind={json.dumps(advisor)}"]
 
 
-def completed(
+def complete_config(
     chosen: RunConfig, args: Namespace, own_files: bool = False, training: bool = True
 ) -> RunConfig:
-    """The configuration with the paths from flags, after all checks that need no JAX. Raises
-    ConfigError, DataError.
+    """Complete the configuration with the paths from flags, after all checks that need no JAX.
+
+    Raises ConfigError, DataError.
     """
     chosen = _with_paths(chosen, args)
     if own_files:
@@ -265,16 +285,17 @@ def completed(
 
 
 def _with_paths(chosen: RunConfig, args: Namespace) -> RunConfig:
-    """The configuration with the paths from flags. Raises ConfigError if a file is needed and none
-    is given.
+    """Add the paths from flags to the configuration.
+
+    Raises ConfigError if a file is needed and none is given.
     """
     _check_set(chosen, args)
     # Paths are set directly and not as overrides, because YAML could misread them.
     paths = {key: getattr(args, flag) for key, flag in PATHS.items()}
-    chosen = chosen.replaced(data={key: path for key, path in paths.items() if path is not None})
+    chosen = chosen.replace(data={key: path for key, path in paths.items() if path is not None})
     _check_market(chosen, args)
     if chosen.data.contract is not None:
-        chosen = chosen.replaced(data={"market": load_contract(chosen.data.contract).symbol})
+        chosen = chosen.replace(data={"market": load_contract(chosen.data.contract).symbol})
     if chosen.data.source == "file" and chosen.data.file is None and not chosen.data.markets:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None and not chosen.data.markets:
@@ -296,8 +317,10 @@ def _check_set(chosen: RunConfig, args: Namespace) -> None:
 
 
 def _check_market(chosen: RunConfig, args: Namespace) -> None:
-    """Raise ConfigError if `--market` meets a configuration that names its bars or its contract
-    itself. The flag alone means bundled or synthetic bars, so it is not clear what is wanted."""
+    """Raise ConfigError if `--market` meets a configuration that names its bars or contract itself.
+
+    The flag alone means bundled or synthetic bars, so it is not clear what is wanted.
+    """
     data, market = chosen.data, args.market
     if market is None:
         return
@@ -321,11 +344,12 @@ def open_screen(
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Screen:
-    """The screen of a command: a panel where the terminal can show one, else plain lines.
+    """Open the screen of a command: a panel where the terminal can show one, else plain lines.
 
     Args:
-        title: of the panel, such as "jaxtrade train". quiet: show no progress. stream:
-            default: standard error, so that standard output holds the result alone.
+        title: of the panel, such as "jaxtrade train".
+        quiet: show no progress.
+        stream: default: standard error, so that standard output holds the result alone.
     """
     chosen = sys.stderr if stream is None else stream
     if quiet:
@@ -338,8 +362,9 @@ def open_screen(
 
 
 def screen_of(args: Namespace, silent: bool = False) -> Screen:
-    """Where a command shows its progress: on standard error. Call this once the flags are known to
-    be right.
+    """Open the screen that shows a command's progress, on standard error.
+
+    Call this once the flags are known to be right.
 
     silent: show nothing, because another process of the run does.
 
@@ -355,7 +380,7 @@ def screen_of(args: Namespace, silent: bool = False) -> Screen:
 
 @contextmanager
 def loading(args: Namespace) -> Iterator[Screen]:
-    """`screen_of` a command that loads JAX next."""
+    """Open `screen_of` a command that loads JAX next."""
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         keep_programs()
@@ -370,14 +395,16 @@ def print_result(text: str, screen: Screen) -> None:
 
 
 def keep_programs() -> None:
-    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible, and
-    one for each part of JAX or XLA that this process has to go without (`internals.lost`).
+    """Keep compiled programs for the next run.
+
+    Prints a note on stderr if that is impossible, and one for each part of JAX or XLA that this
+    process has to go without (`internals.list_lost`).
     """
     from jaxtrade.storage import internals
     from jaxtrade.storage.programs import use_cache
 
     problem = use_cache()
-    for each in (*([problem] if problem else ()), *internals.lost()):
+    for each in (*([problem] if problem else ()), *internals.list_lost()):
         print(f"note: {each}", file=sys.stderr)
 
 

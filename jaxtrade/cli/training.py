@@ -30,7 +30,7 @@ from jaxtrade.cli.shared import (
     MARKET,
     QUIET,
     advisor_flags,
-    completed,
+    complete_config,
     flag_overrides,
     keep_programs,
     loading,
@@ -41,28 +41,28 @@ from jaxtrade.cli.shared import (
     resolve,
     screen_of,
 )
-from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.config import RunConfig, apply_overrides, make_config
 from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.nulls.spec import TRAINED_DRAWS, NullSpec, parse_null_spec
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.agents import (
     FREE,
-    Start,
+    FolderChoice,
     how_to_start,
     require_own,
     resumed_config,
 )
+from jaxtrade.runs.distributed import ProcessFlags, ProcessGroup, explain_loss, find_process_group
+from jaxtrade.runs.distributed import join as join_others
 from jaxtrade.runs.memory import check_memory
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
-from jaxtrade.runs.processes import Given, Layout, explained, layout_of
-from jaxtrade.runs.processes import join as join_others
 from jaxtrade.text import show
-from jaxtrade.training.together import from_main, is_main, process_count
+from jaxtrade.training.multiprocess import from_main, is_main, process_count
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
-    from jaxtrade.runs.stored import RunResult
+    from jaxtrade.runs.stored_run import RunResult
 
 
 # Flags of a run that several processes train together. Imports no heavy library at load time.
@@ -72,6 +72,7 @@ ENGINES = "SLURM, Open MPI, Kubernetes, Kubeflow Trainer and SkyPilot"
 
 def process_flags(parser: ArgumentParser, join_seconds: int, *texts: str) -> None:
     """Add the flags that name the processes of a run, and those of the texts, as a group.
+
     join_seconds: how long they wait for each other.
     """
     add_flags(
@@ -90,12 +91,12 @@ def process_flags(parser: ArgumentParser, join_seconds: int, *texts: str) -> Non
     )
 
 
-def given(args: Namespace) -> Given:
-    """The flags that name the processes."""
-    return Given(args.coordinator, args.num_processes, args.process_id)
+def read_process_flags(args: Namespace) -> ProcessFlags:
+    """Read the flags that name the processes."""
+    return ProcessFlags(args.coordinator, args.num_processes, args.process_id)
 
 
-def join(args: Namespace, processes: Layout, screen: Screen) -> None:
+def join(args: Namespace, processes: ProcessGroup, screen: Screen) -> None:
     """Join the other processes, if there are any and this one has not joined them yet.
 
     Raises ProcessLostError, ConfigError.
@@ -108,8 +109,11 @@ def join(args: Namespace, processes: Layout, screen: Screen) -> None:
 
 
 def _results_alone() -> None:
-    """Keep standard output for results: what a library writes to its file (gloo prints which
-    processes it has met) goes to standard error from now on."""
+    """Keep standard output for results.
+
+    What a library writes to its file (gloo prints which processes it has met) goes to standard
+    error from now on.
+    """
     if sys.stdout is not sys.__stdout__:  # inside another program, which looks after its output
         return
     sys.stdout.flush()
@@ -140,15 +144,16 @@ _INHERITED = ("config", "source", "market", "contract", "test")
 
 
 def train(args: Namespace) -> int:
-    """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of
-    `runs.train.train`.
+    """Handle `train`. Return the exit code.
+
+    Raises ConfigError, DataError, and the errors of `runs.train.train`.
     """
-    plan = _auto(args) if args.auto_resume else _resumed(args) if args.resume else _new(args)
+    plan = _auto(args) if args.auto_resume else _resume(args) if args.resume else _new(args)
     silent = plan.processes.process_id > 0
-    if plan.start is Start.DONE and plan.processes.alone:
-        return _done(plan)
+    if plan.start is FolderChoice.DONE and plan.processes.alone:
+        return _report_finished(plan)
     with screen_of(args, silent) as screen:
-        if plan.start is Start.NEW:
+        if plan.start is FolderChoice.NEW:
             plan = plan.ask_models(
                 screen.message
             )  # a server that is absent is told before JAX loads
@@ -156,18 +161,21 @@ def train(args: Namespace) -> int:
         keep_programs()
         join(args, plan.processes, screen)
         if args.auto_resume:  # another process may see the folder later, or earlier
-            plan = replace(plan, start=Start(from_main(partial(str, plan.start))))
-            if plan.start is Start.DONE:
-                return _done(plan)
+            plan = replace(plan, start=FolderChoice(from_main(partial(str, plan.start))))
+            if plan.start is FolderChoice.DONE:
+                return _report_finished(plan)
         from jaxtrade.runs.train import train as train_run
 
-        with explained():
+        with explain_loss():
             result = train_run(plan, screen)
-    return _ended(result, args, screen)
+    return _print_result(result, args, screen)
 
 
 def _new(args: Namespace, auto: bool = False) -> RunPlan:
-    """The plan of a new run. auto: whether its folder may hold this run already."""
+    """Plan a new run.
+
+    auto: whether its folder may hold this run already.
+    """
     if args.onward:
         refuse(
             args,
@@ -176,7 +184,7 @@ def _new(args: Namespace, auto: bool = False) -> RunPlan:
             " (change single keys by --set)",
         )
         source = Path(args.onward)
-        located = files.values(rundir.read_run(source)[0])
+        located = files.file_values(rundir.read_run(source)[0])
         overrides = [
             f"{key}={json.dumps(value)}"
             for key, value in located.items()
@@ -192,23 +200,25 @@ def _new(args: Namespace, auto: bool = False) -> RunPlan:
     else:
         source = Path(args.source) if args.source else None
         config = resolve(args, later=True)
-    path, processes = chosen_folder(args), layout_of(given(args), os.environ)
+    path, processes = chosen_folder(args), find_process_group(read_process_flags(args), os.environ)
     if path is not None and not auto and processes.process_id == 0:
         require_unused(args, path)
     return plan_new(config, path, source, keeps=bool(args.onward), processes=processes)
 
 
-def _resumed(args: Namespace) -> RunPlan:
+def _resume(args: Namespace) -> RunPlan:
     refuse_kept(args, (*_KEPT, "onward", "eager"), "run")
     changes = list(args.overrides)
     if args.devices is not None:
         changes.append(f"parallel.devices={args.devices}")
     data = None if args.data is None else Path(args.data)
-    return plan_resumed(Path(args.resume), changes, data, layout_of(given(args), os.environ))
+    return plan_resumed(
+        Path(args.resume), changes, data, find_process_group(read_process_flags(args), os.environ)
+    )
 
 
 def _auto(args: Namespace) -> RunPlan:
-    """The plan that continues the run in the folder that the command names, or starts it there."""
+    """Plan to continue the run in the folder that the command names, or to start it there."""
     refuse(
         args,
         ("resume", "onward"),
@@ -220,31 +230,35 @@ def _auto(args: Namespace) -> RunPlan:
             "--auto-resume: the folder of the run is missing; add --run-dir DIR, the same each time"
         )
     start = how_to_start(path)
-    if start is Start.NEW:
+    if start is FolderChoice.NEW:
         plan = _new(args, auto=True)
     else:
         config = resolve(args)
         require_own(config, path)
-        plan = plan_resumed(path, _free(config), processes=layout_of(given(args), os.environ))
+        plan = plan_resumed(
+            path, _free(config), processes=find_process_group(read_process_flags(args), os.environ)
+        )
     return replace(plan, start=start, changes=_free(plan.config))
 
 
 def _free(config: RunConfig) -> tuple[str, ...]:
-    """The limit of time and the devices of a configuration, as what a run that goes on is given."""
+    """Return the overrides that a continued run is given: the limit of time and the devices."""
     return (
         f"control.wall_clock={json.dumps(config.control.wall_clock)}",
         f"parallel.devices={config.parallel.devices}",
     )
 
 
-def _done(plan: RunPlan) -> int:
+def _report_finished(plan: RunPlan) -> int:
     if is_main():
         show(f"{plan.path}: this run has finished; nothing is left to do")
     return 0
 
 
-def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
-    """Print the result of a run, and with `--perf` what was measured of it. Returns the exit code.
+def _print_result(result: RunResult, args: Namespace, screen: Screen) -> int:
+    """Print the result of a run, and with `--perf` what was measured of it.
+
+    Return the exit code.
 
     Of several processes, process 0 prints.
     """
@@ -260,8 +274,10 @@ def _ended(result: RunResult, args: Namespace, screen: Screen) -> int:
 
 
 def curriculum(args: Namespace) -> int:
-    """Handle `curriculum`. Returns the exit code. Raises ConfigError, DataError, and the errors of
-    `run_curriculum`."""
+    """Handle `curriculum`. Return the exit code.
+
+    Raises ConfigError, DataError, and the errors of `run_curriculum`.
+    """
     if args.resume:
         return _resume_curriculum(args)
     from jaxtrade.curriculum.config import load_curriculum
@@ -296,8 +312,9 @@ def curriculum(args: Namespace) -> int:
 
 
 def names_advisor(args: Namespace) -> bool:
-    """Whether the user chose the advisor of a curriculum: by a flag, a key, or a file of their
-    own.
+    """Return whether the user chose the advisor of a curriculum: by a flag, a key, or a file.
+
+    The file is one of their own.
     """
     keys = (override.partition("=")[0] for override in args.overrides)
     return (
@@ -325,14 +342,16 @@ def _resume_curriculum(args: Namespace) -> int:
 
 
 def _phase(sections: Mapping[str, Any], where: str, args: Namespace) -> RunConfig:
-    """The checked configuration of a phase. `--advisor` applies to the phases whose task is
-    `advised`. Raises ConfigFaultsError with all its faults.
+    """Check and return the configuration of a phase.
+
+    `--advisor` applies to the phases whose task is `advised`. Raises ConfigFaultsError with all
+    its faults.
     """
     with named_too(args):
         chosen = make_config(sections, where)
         if chosen.env.task == "advised":
-            chosen = make_config(overridden(sections, advisor_flags(args.advisor)), where)
-    return completed(chosen, args)
+            chosen = make_config(apply_overrides(sections, advisor_flags(args.advisor)), where)
+    return complete_config(chosen, args)
 
 
 # `jaxtrade walkforward`: its flags and its handler. Imports no heavy library at load time.
@@ -381,8 +400,9 @@ WALKFORWARD = (
 
 
 def walkforward(args: Namespace) -> int:
-    """Handle `walkforward`. Returns the exit code. Raises ConfigError, DataError, and the errors of
-    `walk_forward`.
+    """Handle `walkforward`. Return the exit code.
+
+    Raises ConfigError, DataError, and the errors of `walk_forward`.
     """
     nulls = None if args.nulls is None else parse_null_spec(args.nulls, TRAINED_DRAWS)
     if args.resume:

@@ -16,17 +16,17 @@ from jaxtrade.config.learning import (
 )
 from jaxtrade.config.load import (
     Changes,
+    apply_overrides,
     changed_config,
     config_path,
     dump_config,
     find_file,
     load_config,
     make_config,
+    name_config,
     origins_of,
-    overridden,
     read_values,
-    shown,
-    validated,
+    validate,
 )
 from jaxtrade.config.market import (
     PLACES,
@@ -66,6 +66,7 @@ __all__ = [
     "TrainConfig",
     "TransferConfig",
     "WalkConfig",
+    "apply_overrides",
     "changed_config",
     "config_path",
     "digest_of",
@@ -73,9 +74,8 @@ __all__ = [
     "find_file",
     "load_config",
     "make_config",
+    "name_config",
     "origins_of",
-    "overridden",
     "read_values",
-    "shown",
-    "validated",
+    "validate",
 ]

@@ -2,7 +2,7 @@
 any firm.
 
 Such rules change, and descriptions of them conflict. The name of a preset therefore holds a
-version, and every figure can be overridden. docs/accounts.md lists the presets with their sources
+version, and every number can be overridden. docs/accounts.md lists the presets with their sources
 and the conflicts. Money is in dollars. Contract caps count minis: 10 micros count as one mini, and
 so does one standard FX lot.
 """
@@ -26,11 +26,9 @@ class AccountPreset:
     """Rules of one account in dollars. None switches a limit off.
 
     trailing: when the high-water mark, which the drawdown floor follows, may rise. intraday: with
-        live equity;
-    end_of_day: at the end of a session, to its closing equity; static: never.
-    freeze: where the floor stops rising. never; at_start_plus_100: at the start balance + $100;
-        at_target: at start
-    balance + profit target - drawdown.
+        live equity; end_of_day: at the end of a session, to its closing equity; static: never.
+    freeze: where the floor stops rising. never: nowhere; at_start_plus_100: at the start balance +
+        $100; at_target: at start balance + profit target - drawdown.
     """
 
     start_balance: float
@@ -63,8 +61,9 @@ SIZES = pairs(
 
 
 def _evaluation(size: str) -> AccountPreset:
-    """An evaluation as of 2025: the drawdown trails live equity and freezes at the target; no daily
-    loss limit.
+    """Return an evaluation as of 2025.
+
+    The drawdown trails live equity and freezes at the target; there is no daily loss limit.
     """
     target, drawdown, contracts = map(int, SIZES[size].split())
     return AccountPreset(
@@ -104,7 +103,7 @@ PRESETS: dict[str, AccountPreset] = {
 
 
 def resolve_account(config: AccountConfig) -> AccountPreset:
-    """The preset with the user's changes.
+    """Return the preset with the user's changes.
 
     Raises ConfigError for an unknown preset, a limit that is not positive, or a rule about a limit
     that is off.
@@ -141,18 +140,19 @@ def resolve_account(config: AccountConfig) -> AccountPreset:
 
 
 def _changes(config: AccountConfig) -> dict[str, Any]:
-    """What the user changes of the preset, under the names of `AccountPreset`. None switches a
-    limit off.
+    """Return what the user changes of the preset, under the names of `AccountPreset`.
+
+    None switches a limit off.
     """
     given = config.model_dump(exclude={"preset"}, exclude_none=True)
     return {key: None if value == "off" else value for key, value in given.items()}
 
 
 def check_account(config: AccountConfig) -> AccountPreset:
-    """`resolve_account` for a new run: it also refuses rules that contradict each other, all of
-    them at once.
+    """Resolve the account of a new run, and refuse rules that contradict each other.
 
-    Runs of earlier versions may hold such rules, and are read as they are. Raises ConfigError.
+    Extends `resolve_account`, and names all contradictions at once. Runs of earlier versions may
+    hold such rules, and are read as they are. Raises ConfigError.
     """
     preset, changes = resolve_account(config), _changes(config)
     faults = [
@@ -165,9 +165,9 @@ def check_account(config: AccountConfig) -> AccountPreset:
 
 
 def _limits_apart(preset: AccountPreset, name: str, changes: Mapping[str, object]) -> Iterator[str]:
-    """Limits that can never apply, because another one always comes first."""
+    """Yield limits that can never apply, because another one always comes first."""
 
-    def found(key: str) -> str:
+    def describe_limit(key: str) -> str:
         return f"account.{key} = {getattr(preset, key):,g}" + (
             "" if key in changes else f" (of {name})"
         )
@@ -176,8 +176,8 @@ def _limits_apart(preset: AccountPreset, name: str, changes: Mapping[str, object
         value = getattr(preset, key)
         if value is not None and value > preset.start_balance:
             yield (
-                f"{found(key)} is above the start balance of {preset.start_balance:,g} (of {name}): an account "
-                f"cannot lose more than it has; lower account.{key}, switch it off, or choose a larger "
+                f"{describe_limit(key)} is above the start balance of {preset.start_balance:,g} (of {name}): "
+                f"an account cannot lose more than it has; lower account.{key}, switch it off, or choose a larger "
                 "account.preset"
             )
     if (
@@ -186,14 +186,15 @@ def _limits_apart(preset: AccountPreset, name: str, changes: Mapping[str, object
         and preset.daily_loss > preset.drawdown
     ):
         yield (
-            f"{found('daily_loss')} is above {found('drawdown')}: the drawdown would end the account first; lower "
-            "account.daily_loss, raise account.drawdown, or switch one off"
+            f"{describe_limit('daily_loss')} is above {describe_limit('drawdown')}: the drawdown "
+            "would end the account first; lower account.daily_loss, raise account.drawdown, or switch one off"
         )
 
 
 def _rules_without_effect(preset: AccountPreset, changes: Mapping[str, object]) -> Iterator[str]:
-    """Rules that the user gives about a limit that is off, or that another rule leaves without
-    effect.
+    """Yield rules of the user that have no effect.
+
+    Each is about a limit that is off, or another rule leaves it without effect.
     """
     if preset.profit_target is None:
         for key in ("min_days", "on_target"):
@@ -222,7 +223,7 @@ def _rules_without_effect(preset: AccountPreset, changes: Mapping[str, object]) 
 
 
 def room_warning(config: AccountConfig, cost: float) -> str | None:
-    """A warning if the drawdown or the daily loss is below the cost of a trade; None otherwise.
+    """Return a warning if the drawdown or the daily loss is below the cost of a trade, else None.
 
     cost: dollars of a round turn with all contracts of an entry.
     """
@@ -241,15 +242,16 @@ def room_warning(config: AccountConfig, cost: float) -> str | None:
 
 
 def contract_cap(preset: AccountPreset, micro: bool) -> int:
-    """The largest position of an account in contracts. 10 micros count as one."""
+    """Return the largest position of an account in contracts. 10 micros count as one."""
     return preset.max_contracts * (10 if micro else 1)
 
 
 def check_quantity(
     quantity: int, preset: AccountPreset, name: str, symbol: str, micro: bool
 ) -> None:
-    """Raises ConfigError if an order of `quantity` contracts (`env.quantity`) is above the
-    account's cap.
+    """Raise ConfigError if an order is above the account's cap.
+
+    quantity: contracts of the order (`env.quantity`).
     """
     cap = contract_cap(preset, micro)
     if quantity > cap:

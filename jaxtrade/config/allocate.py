@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from jaxtrade.config.base import FromOne, Section, Share, Widths, limited
+from jaxtrade.config.base import FromOne, Section, Share, Widths, declare_bounds
 from jaxtrade.text import pairs
 
 TASK = "allocate"
@@ -29,25 +29,25 @@ class AllocateConfig(Section, frozen=True):
     """
     size: Widths = (1,)
     """contracts per unit: one number, or one for each symbol"""
-    max_units: int = limited(1, 1, 100)
+    max_units: int = declare_bounds(1, 1, 100)
     """units that may be held in one symbol; a target of long or short is so many"""
     max_total: FromOne | None = None
     """units that may be held in all symbols together; null: no limit"""
-    cooldown: int = limited(0, 0, 100_000)
+    cooldown: int = declare_bounds(0, 0, 100_000)
     """bars that must pass after an order before the next"""
-    trades_per_day: int = limited(0, 0, 100_000)
+    trades_per_day: int = declare_bounds(0, 0, 100_000)
     """positions that orders may change in a session; 0: no limit"""
-    gate: int = limited(1, 1, 100_000)
+    gate: int = declare_bounds(1, 1, 100_000)
     """orders only at every so many bars of a session"""
-    cost_bp: float = limited(0.0, 0, 1000)
+    cost_bp: float = declare_bounds(0.0, 0, 1000)
     """cost of a fill in basis points of its notional, at most two decimals"""
-    impact_bp: float = limited(0.0, 0, 1000)
+    impact_bp: float = declare_bounds(0.0, 0, 1000)
     """cost in basis points of a fill with a notional of allocate.impact_base; it grows with the
     square root of the notional. At most one decimal
     """
     impact_base: float = Field(default=100_000.0, gt=0, le=1_000_000)
     """dollars; see allocate.impact_bp"""
-    fee: float = limited(0.0, 0, 10_000)
+    fee: float = declare_bounds(0.0, 0, 10_000)
     """dollars per fill, whatever its size"""
 
     @model_validator(mode="after")
@@ -65,10 +65,10 @@ class AllocateConfig(Section, frozen=True):
 
 
 def check_allocate(config: Any) -> None:
-    """What must hold between `allocate` and the other sections. Raises ValueError, which pydantic
-    expects.
+    """Check what must hold between `allocate` and the other sections.
 
     config: a `RunConfig`, which imports this module.
+    Raises ValueError, which pydantic expects.
     """
     if not config.env.joint:
         if config.allocate != AllocateConfig():
@@ -108,14 +108,14 @@ def _refuse(config: Any) -> None:
         advice  no advisor knows several symbols
         """
     )
-    changed = config.env.changed()
+    changed = config.env.list_changed()
     for key, why in keys.items():
         if key in changed:
             raise ValueError(
                 f"env.{key}={getattr(config.env, key)}: not with env.task={TASK}, because {why}; "
                 "leave it out"
             )
-    if config.brackets.changed():
+    if config.brackets.list_changed():
         raise ValueError(
             f"brackets: not with env.task={TASK}, whose orders have neither stop nor target; leave the "
             "section out"
@@ -125,7 +125,7 @@ def _refuse(config: Any) -> None:
             f"advisor.kind={config.advisor.kind}: not with env.task={TASK}, because no advisor knows "
             "several symbols; set advisor.kind=off"
         )
-    if config.sampler.changed():
+    if config.sampler.list_changed():
         raise ValueError(
             f"sampler: not with env.task={TASK}, which holds all symbols in every episode; leave the "
             "section out"
@@ -158,11 +158,11 @@ class SharedConfig(Section, frozen=True):
     """the agents (train.num_seeds) trade in the same worlds, so that each moves the price of all;
     false: each has a market of its own
     """
-    kappa: int = limited(250, 0, 1_000_000)
+    kappa: int = declare_bounds(250, 0, 1_000_000)
     """thousandths of a tick by which each contract that all agents together buy (net) raises later
     prices, and the open at which it is ordered
     """
-    eta: int = limited(300, 0, 1_000_000)
+    eta: int = declare_bounds(300, 0, 1_000_000)
     """thousandths of a tick, times the square root of the net contracts ordered at an open: what
     that open's fills move besides, against the net side
     """
@@ -182,31 +182,39 @@ class SharedConfig(Section, frozen=True):
 
 
 def most_contracts(config: Any) -> int:
-    """The largest net number of contracts that all agents of a run can order in one bar: each turns
-    round.
+    """Return the most contracts, net, that all agents of a run can order in one bar.
+
+    Each agent turns round.
     """
     return 2 * config.env.quantity * config.train.num_seeds
 
 
 def temporary(eta: int, contracts: int) -> int:
-    """Thousandths of a tick: eta * sqrt(contracts), rounded down. Exact, in integers."""
+    """Compute the temporary impact in thousandths of a tick: eta * sqrt(contracts), rounded down.
+
+    Exact, in integers.
+    """
     return math.isqrt(eta * eta * contracts)
 
 
 def largest_offset(config: Any) -> int:
-    """Ticks: a bound of the offset. By parts, a sum of decayed flows is at most kappa times twice
-    the largest net position; rounding towards zero in each bar adds less than a tick."""
+    """Return a bound of the offset, in ticks.
+
+    By parts, a sum of decayed flows is at most kappa times twice the largest net position; rounding
+    towards zero in each bar adds less than a tick.
+    """
     return (config.shared.kappa * most_contracts(config) + PARTS + PARTS // 2) // PARTS
 
 
 def largest_temporary(config: Any) -> int:
-    """Ticks: a bound of the temporary impact at an open."""
+    """Return a bound of the temporary impact at an open, in ticks."""
     return temporary(config.shared.eta, most_contracts(config)) // PARTS + 1
 
 
 def largest_move(config: Any) -> int:
-    """Ticks: the most that impact can add to the profit or loss of a position; 0 without a shared
-    market.
+    """Return the most ticks that impact can add to the profit or loss of a position.
+
+    It is 0 without a shared market.
     """
     if not config.shared.on:
         return 0
@@ -214,14 +222,14 @@ def largest_move(config: Any) -> int:
 
 
 def check_shared(config: Any) -> None:
-    """What must hold between `shared` and the other sections. Raises ValueError, which pydantic
-    expects.
+    """Check what must hold between `shared` and the other sections.
 
     config: a `RunConfig`, which imports this module.
+    Raises ValueError, which pydantic expects.
     """
     shared = config.shared
     if not shared.on:
-        if changed := shared.changed():
+        if changed := shared.list_changed():
             raise ValueError(
                 f"shared.{changed[0]} needs a shared market, and shared.on is false: set shared.on=true, "
                 "or leave it out"
@@ -237,7 +245,7 @@ def check_shared(config: Any) -> None:
 
 
 def _refuse_others(config: Any) -> None:
-    """Refuse what a shared market has no meaning for."""
+    """Refuse keys for which a shared market has no meaning."""
     env = config.env
     if env.task not in TASKS:
         raise ValueError(

@@ -38,11 +38,10 @@ MOST_ATRS = 100  # a larger whole number is one of the thousandths that earlier 
 OLD_ATRS = 1000  # runs of earlier versions hold up to so many
 
 
-def counted(value: Any) -> Any:
-    """A count written with a unit as an int: 250k is 250,000 and 1.5M is 1,500,000. Anything else
-    is left as it is.
+def parse_count(value: Any) -> Any:
+    """Parse a count written with a unit: 250k is 250,000 and 1.5M is 1,500,000.
 
-    Raises ValueError if the count is not whole.
+    Anything else is left as it is. Raises ValueError if the count is not whole.
     """
     found = _COUNT.fullmatch(value) if isinstance(value, str) else None
     if not found:
@@ -53,10 +52,10 @@ def counted(value: Any) -> Any:
     return int(number)
 
 
-def listed(item: Callable[[str], Any]) -> BeforeValidator:
-    """A validator that also takes a list written without brackets: `256,256`, or `256` for a list
-    of one.
+def accept_list(item: Callable[[str], Any]) -> BeforeValidator:
+    """Make a validator that also takes a list written without brackets.
 
+    Such a list is `256,256`, or `256` for a list of one.
     item: what makes an item of its text.
     """
 
@@ -68,16 +67,19 @@ def listed(item: Callable[[str], Any]) -> BeforeValidator:
     return BeforeValidator(split)
 
 
-def whole(text: str) -> Any:
-    """The int that `text` writes, such as 1_024 or 2k; the text itself if it writes none."""
-    return int(text) if re.fullmatch(r"[0-9][0-9_]*", text) else counted(text)
+def parse_whole(text: str) -> Any:
+    """Parse the int that `text` writes, such as 1_024 or 2k; return the text if it writes none."""
+    return int(text) if re.fullmatch(r"[0-9][0-9_]*", text) else parse_count(text)
 
 
 def _auto_count(value: Any) -> Any:
-    """`auto` as `AUTO`; a count as `counted` reads it. Raises ValueError for a count below 1."""
+    """Parse `auto` as `AUTO`, and a count as `parse_count` reads it.
+
+    Raises ValueError for a count below 1.
+    """
     if value == "auto":
         return AUTO
-    count = counted(value)
+    count = parse_count(value)
     if type(count) is int and count < 1:
         raise ValueError("expected at least 1, or auto")
     if isinstance(count, str):
@@ -86,10 +88,10 @@ def _auto_count(value: Any) -> Any:
 
 
 def _seconds(value: Any) -> Any:
-    """A time written with a unit, `90s`, `15m`, `2h` or `1d`, in seconds. Anything else is left as
-    it is.
+    """Parse a time written with a unit, `90s`, `15m`, `2h` or `1d`, in seconds.
 
-    Raises ValueError for other text and for a time that is not above 0.
+    Anything else is left as it is. Raises ValueError for other text and for a time that is not
+    above 0.
     """
     if isinstance(value, str):
         found = _TIME.fullmatch(value.strip())
@@ -102,9 +104,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _atrs(value: Any) -> Any:
-    """Refuse thousandths of an ATR, and more decimals than the market's whole thousandths can
-    hold.
-    """
+    """Refuse thousandths of an ATR, and decimals beyond the market's whole thousandths."""
     if type(value) is int and value > MOST_ATRS:
         meant = Decimal(value) / 1000
         hint = f"write {meant.normalize():f}" if meant <= MOST_ATRS else "lower it"
@@ -129,7 +129,7 @@ Part = Annotated[float, Field(gt=0, le=1)]
 FromOne = Annotated[int, Field(ge=1)]
 FromZero = Annotated[int, Field(ge=0)]
 Count = Annotated[
-    int, BeforeValidator(counted)
+    int, BeforeValidator(parse_count)
 ]  # a number of things; it may be written as 250k or 1M
 CountFromOne = Annotated[Count, Field(ge=1)]
 AutoCount = Annotated[
@@ -151,8 +151,8 @@ Seconds = Annotated[
         }
     ),
 ]
-Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
-Widths = Annotated[tuple[FromOne, ...], Field(strict=False), listed(whole)]
+Names = Annotated[tuple[str, ...], Field(strict=False), accept_list(str)]
+Widths = Annotated[tuple[FromOne, ...], Field(strict=False), accept_list(parse_whole)]
 # A multiple of the average true range, in whole thousandths. What people read of its limit is the
 # one for new values.
 Atrs = Annotated[
@@ -160,13 +160,13 @@ Atrs = Annotated[
 ]
 
 
-def limited(default: Any, least: float, most: float | None = None) -> Any:
-    """A number with its default, its least value and perhaps its largest."""
+def declare_bounds(default: Any, least: float, most: float | None = None) -> Any:
+    """Declare a number with its default, its least value and perhaps its largest."""
     return Field(default=default, ge=least, le=most)
 
 
 def name_in(registry: Registry[Any]) -> AfterValidator:
-    """A validator that accepts the names of a registry's parts. It imports none of them."""
+    """Make a validator that accepts the names of a registry's parts. It imports none of them."""
 
     def check(name: str) -> str:
         try:
@@ -189,21 +189,25 @@ class Section(BaseModel, frozen=True):
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         schema = handler(core)
-        for name, text in described(cls).items():
+        for name, text in read_descriptions(cls).items():
             handler.resolve_ref_schema(schema)["properties"][name]["description"] = text
         return schema
 
-    def replaced(self, **values: Any) -> Self:
-        """A copy with other values of some keys, unchecked. Those of a section may be a mapping of
-        some of its keys.
+    def replace(self, **values: Any) -> Self:
+        """Return a copy with other values of some keys, unchecked.
+
+        Those of a section may be a mapping of some of its keys.
         """
         for name, value in values.items():
             if isinstance(section := getattr(self, name), Section) and isinstance(value, Mapping):
-                values[name] = section.replaced(**value)
+                values[name] = section.replace(**value)
         return self.model_copy(update=values)
 
-    def changed(self, *names: str) -> list[str]:
-        """The keys that have another value than the default. names: of these keys alone."""
+    def list_changed(self, *names: str) -> list[str]:
+        """List the keys that have another value than the default.
+
+        names: of these keys alone.
+        """
         default = type(self)()
         return [
             name
@@ -213,13 +217,15 @@ class Section(BaseModel, frozen=True):
 
 
 @functools.cache
-def described(section: type[BaseModel]) -> dict[str, str]:
-    """Key -> the text below it in the class. Read from the source when it is asked for: pydantic's
-    `use_attribute_docstrings` would do so at each start, for 0.1 s.
+def read_descriptions(section: type[BaseModel]) -> dict[str, str]:
+    """Read the text below each key in the class.
+
+    Reads the source when it is asked for: pydantic's `use_attribute_docstrings` would do so at each
+    start, for 0.1 s.
     """
     [tree] = ast.parse(inspect.getsource(section)).body
     assert isinstance(tree, ast.ClassDef)
-    inherited = [described(each) for each in section.__bases__ if issubclass(each, Section)]
+    inherited = [read_descriptions(each) for each in section.__bases__ if issubclass(each, Section)]
     own = {
         key.target.id: " ".join(str(text.value.value).split())
         for key, text in itertools.pairwise(tree.body)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from jaxtrade.config.base import described
+from jaxtrade.config.base import read_descriptions
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import pairs
@@ -106,9 +106,12 @@ ANY_LEARNER = pairs(
 )
 
 
-class Meant(NamedTuple):
-    """The key that is meant. algorithm: the learner that must be chosen for it; None: any, or the
-    chosen one. foreign: whether the name is one that only Stable-Baselines3 has."""
+class Suggestion(NamedTuple):
+    """The key that is meant.
+
+    algorithm: the learner that must be chosen for it; None: any, or the chosen one.
+    foreign: whether the name is one that only Stable-Baselines3 has.
+    """
 
     key: str
     algorithm: str | None = None
@@ -116,11 +119,10 @@ class Meant(NamedTuple):
 
 
 def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
-    """The known words that `word` resembles, the nearest first. Capital letters count as small
-    ones.
+    """List the known words that `word` resembles, the nearest first.
 
-    Of dotted keys the last parts must resemble each other too: the same section alone is no
-    likeness.
+    Capital letters count as small ones. Of dotted keys the last parts must resemble each other too:
+    the same section alone is no likeness.
     """
     names = {name.lower(): name for name in reversed(list(known))}
     word = word.lower()
@@ -133,62 +135,71 @@ def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
 
 
 def same_name(word: str, known: Iterable[str]) -> str | None:
-    """The known key whose last part is that of `word`: the first one, or for a word without a
-    section the only one.
+    """Find the known key whose last part is that of `word`.
+
+    Returns the first one, or for a word without a section the only one.
     """
     same = [name for name in known if name.rpartition(".")[2] == word.rpartition(".")[2]]
     return same[0] if len(same) == 1 or (same and "." in word) else None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the known one that it resembles, or nothing."""
+    """Return the end of a message about an unknown word.
+
+    It is the known one that the word resembles, or nothing.
+    """
     known = list(known)
     near = same_name(word, known) or next(iter(alike(word, known)), None)
     return f"; did you mean '{near}'?" if near else ""
 
 
-def meant(key: str, known: Iterable[str], algorithm: str) -> Meant | None:
-    """The known key that an unknown one means; None if none is like it.
+def suggest_key(key: str, known: Iterable[str], algorithm: str) -> Suggestion | None:
+    """Suggest the known key that an unknown one means; None if none is like it.
 
-    known: dotted keys. algorithm: the chosen learner, a built-in one. A key without a section may
-        be of any learner.
+    known: dotted keys.
+    algorithm: the chosen learner, a built-in one. A key without a section may be of any learner.
     """
     known, learners = list(known), learners_of(key, algorithm)
-    own = {learner: accepted(known, learner) for learner in learners}
+    own = {learner: drop_unused_learners(known, learner) for learner in learners}
     for learner, names in own.items():
-        if (found := foreign(key, learner)) in names:
-            return Meant(
-                found, _needed(found, algorithm), found.rpartition(".")[2] != key.rpartition(".")[2]
+        if (found := translate_sb3_name(key, learner)) in names:
+            return Suggestion(
+                found,
+                _find_learner(found, algorithm),
+                found.rpartition(".")[2] != key.rpartition(".")[2],
             )
         if found := same_name(key, names):
-            return Meant(found, _needed(found, algorithm))
+            return Suggestion(found, _find_learner(found, algorithm))
     owners = owners_of(key, known)
     if owners:
-        return Meant(f"{algorithm}.{key.rpartition('.')[2]}") if algorithm in owners else None
+        return Suggestion(f"{algorithm}.{key.rpartition('.')[2]}") if algorithm in owners else None
     near = next((near[0] for names in own.values() if (near := alike(key, names))), None)
-    return Meant(near, _needed(near, algorithm)) if near else None
+    return Suggestion(near, _find_learner(near, algorithm)) if near else None
 
 
-def accepted(known: Iterable[str], algorithm: Any) -> list[str]:
-    """The known keys without those of learners that are not chosen. All where no built-in learner
-    is chosen.
+def drop_unused_learners(known: Iterable[str], algorithm: Any) -> list[str]:
+    """Drop the keys of learners that are not chosen from the known keys.
+
+    Keeps all where no built-in learner is chosen.
     """
     others = set(SECTIONS) - {algorithm} if algorithm in SECTIONS else set()
     return [name for name in known if name.partition(".")[0] not in others]
 
 
 def learners_of(key: str, algorithm: str) -> list[str]:
-    """The learners whose keys an unknown key may mean: that of its section, else the chosen one
-    before the others.
+    """List the learners whose keys an unknown key may mean.
+
+    It is that of its section, else the chosen one before the others.
     """
     section = key.partition(".")[0].lower()
     others = [name for name in SECTIONS if name != algorithm and "." not in key]
     return [section] if section in SECTIONS else [algorithm, *others]
 
 
-def foreign(key: str, learner: str) -> str | None:
-    """Our key for Stable-Baselines3's name of a learner's parameter (the last part of `key`); None
-    for other names.
+def translate_sb3_name(key: str, learner: str) -> str | None:
+    """Return our key for Stable-Baselines3's name of a learner's parameter; None for other names.
+
+    The name is the last part of `key`.
     """
     name = key.rpartition(".")[2]
     if own := PARAMETERS[learner].get(name):
@@ -197,13 +208,14 @@ def foreign(key: str, learner: str) -> str | None:
 
 
 def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
-    """The end of a message about an unknown key: what is meant, or nothing. model: what declares
-    the known keys.
+    """Return the end of a message about an unknown key: what is meant, or nothing.
+
+    model: what declares the known keys.
     """
     known = list(known)
     if algorithm not in SECTIONS:  # keys of all learners are accepted
         return suggest(key, known)
-    found = meant(key, known, algorithm)
+    found = suggest_key(key, known, algorithm)
     if not found:
         owners = owners_of(key, known)
         return (
@@ -211,26 +223,26 @@ def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel])
             if owners
             else ""
         )
-    means = f" ({explained(found.key, model)})" if found.foreign else ""
+    means = f" ({explain_key(found.key, model)})" if found.foreign else ""
     needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
     return f"; did you mean '{found.key}'{means}{needs}?"
 
 
 def owners_of(key: str, known: Iterable[str]) -> list[str]:
-    """The learners that have the last part of a key, if it names a learner's section."""
+    """List the learners that have the last part of a key, if it names a learner's section."""
     section, _, name = key.partition(".")
     return [learner for learner in SECTIONS if section in SECTIONS and f"{learner}.{name}" in known]
 
 
-def explained(key: str, model: Any) -> str:
-    """The description of a dotted key."""
+def explain_key(key: str, model: Any) -> str:
+    """Return the description of a dotted key."""
     *path, last = key.split(".")
     for part in path:
         model = model.model_fields[part].annotation
-    return described(model).get(last, "")
+    return read_descriptions(model).get(last, "")
 
 
-def _needed(key: str, algorithm: str) -> str | None:
+def _find_learner(key: str, algorithm: str) -> str | None:
     section = key.partition(".")[0]
     return section if section in SECTIONS and section != algorithm else None
 
@@ -264,9 +276,10 @@ IN_THOUSANDTHS = ("stop_atr", "trail_atr")
 _MONTH = re.compile(r"\d{4}-\d\d")
 
 
-def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Today's keys and values for the nested `values` of a run's `config.yaml`. Those of today are
-    left unchanged.
+def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the nested `values` of a run's `config.yaml` to today's keys and values.
+
+    Those of today are left unchanged.
 
     values: read by `read_values(path, exact=True)`, because an int and a float of the same value
         differ in their unit.
@@ -308,8 +321,9 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def migrated_network(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename old keys in the part `network` of a policy bundle's schema. Today's keys are left
-    unchanged.
+    """Rename old keys in the part `network` of a policy bundle's schema.
+
+    Today's keys are left unchanged.
     """
     result = dict(values)
     if "network" in result:
@@ -321,7 +335,7 @@ def migrated_network(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Name -> model of the sections in a model."""
+    """Map names to the models of the sections in a model."""
     inner = {name: field.annotation for name, field in model.model_fields.items()}
     return {
         name: kind
@@ -331,8 +345,9 @@ def sections_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """The dotted keys of a model, in order, without its sections. `*` stands for a name that the
-    user chooses, as in `phases.*.gate.min_trades`.
+    """List the dotted keys of a model, in order, without its sections.
+
+    `*` stands for a name that the user chooses, as in `phases.*.gate.min_trades`.
     """
     keys = []
     for name, field in model.model_fields.items():
@@ -346,18 +361,20 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
-def placed(
+def flatten_settings(
     settings: Mapping[str, Any], model: type[BaseModel], algorithm: Any = SECTIONS[0]
 ) -> dict[str, Any]:
-    """Settings by their dotted keys.
+    """Return settings by their dotted keys.
 
     Args:
         settings: name -> value. A name is a key without its section where only one section has it
             (`gamma`), a dotted key (`ppo.gamma`), or a section with a mapping of its keys. A
             section that has a `preset` also takes the name of one (`account="..."`), and `data`
             takes a file.
-        model: the configuration. algorithm: the learner of this configuration. A key that only
-            sections of learners have is that of its section.
+        model: the configuration.
+        algorithm: the learner of this configuration. A key that only sections of learners have is
+            that of its section.
+
     Raises:
         ConfigError: a name is unknown (with a suggestion), belongs to several sections, or a key is
             given twice. The message has one line for each fault.
@@ -435,12 +452,12 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
             f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
             f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']"
         )
-    own = accepted(known, algorithm)
-    found = foreign(name, algorithm) if algorithm in SECTIONS else None
+    own = drop_unused_learners(known, algorithm)
+    found = translate_sb3_name(name, algorithm) if algorithm in SECTIONS else None
     if found in own:
         raise ConfigError(
             f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
-            f"{explained(found, model)})?"
+            f"{explain_key(found, model)})?"
         )
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
     near = alike(name, names, 1)
@@ -493,21 +510,21 @@ NO_KEYS = {
 SECTION = ("model_type", "model_attributes_type", "dict_type")
 
 
-def _chosen(known: Iterable[str], key: str) -> list[str]:
-    """The known keys, with the names that `key` has where they have a `*`."""
+def _expand_key(known: Iterable[str], key: str) -> list[str]:
+    """Return the known keys, with the names that `key` has where they have a `*`."""
     parts = key.split(".")
 
-    def filled(own: str) -> str:
+    def fill(own: str) -> str:
         return ".".join(
             parts[i] if part == "*" and i < len(parts) else part
             for i, part in enumerate(own.split("."))
         )
 
-    return [filled(own) for own in known]
+    return [fill(own) for own in known]
 
 
 def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The path of a fault's value, without the member of a union."""
+    """Return the path of a fault's value, without the member of a union."""
     member = len(location) > 2 and MEMBER.fullmatch(str(location[-1]))
     return location[:-1] if member else location
 
@@ -515,7 +532,10 @@ def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
 def _unknown(
     item: ErrorDetails, key: str, known: list[str], model: type[BaseModel], algorithm: Any
 ) -> tuple[str, str]:
-    """(key, line) of an unknown key. algorithm: as in `faults_of`."""
+    """Return (key, line) of an unknown key.
+
+    algorithm: as in `faults_of`.
+    """
     if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
         key = (
             f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
@@ -524,7 +544,7 @@ def _unknown(
         return key, f"unknown key '{key}': it is {MOVED[key]} now"
     if key in NO_KEYS:
         return key, f"unknown key '{key}': {NO_KEYS[key]}"
-    known, section = _chosen(known, key), key.rpartition(".")[0]
+    known, section = _expand_key(known, key), key.rpartition(".")[0]
     said = hint(key, known, algorithm, model)
     if "did you mean" in said:
         return key, f"unknown key '{key}'{said}"
@@ -537,8 +557,8 @@ def _unknown(
     return key, f"unknown key '{key}'{said}; expected one of: {', '.join(siblings)}"
 
 
-def _said(item: ErrorDetails) -> str:
-    """What is wrong with a value, without pydantic's words and the names of classes."""
+def _word_error(item: ErrorDetails) -> str:
+    """Say what is wrong with a value, without pydantic's words and the names of classes."""
     if item["type"] in SECTION:
         return "expected a section of keys, 'key: value'"
     if item["type"] in EXPECTED:
@@ -551,8 +571,9 @@ def _said(item: ErrorDetails) -> str:
 
 
 def _place(item: ErrorDetails, key: str) -> tuple[str, str]:
-    """(key, start of the line) of a fault of a value. A rule about several keys names them
-    itself.
+    """Return (key, start of the line) of a fault of a value.
+
+    A rule about several keys names them itself.
     """
     value = item["input"]
     if not key:
@@ -570,11 +591,12 @@ def _place(item: ErrorDetails, key: str) -> tuple[str, str]:
 def faults_of(
     error: ValidationError, model: type[BaseModel], algorithm: Any = None
 ) -> list[tuple[str, str]]:
-    """(key, one line about it) of every fault. The key of a rule about several keys is that of
-    their section, or "".
+    """Return (key, one line about it) of every fault.
 
-    algorithm: the chosen learner of a run's configuration, whose keys are suggested; None for other
-        models.
+    The key of a rule about several keys is that of their section, or "".
+
+    algorithm: the chosen learner of a run's configuration, whose keys are suggested; None for
+        other models.
     """
     unknown: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
@@ -585,12 +607,12 @@ def faults_of(
             unknown.append(_unknown(item, key, known, model, algorithm))
             continue
         key, where = _place(item, key)
-        others.setdefault((key, where), []).append(_said(item))
+        others.setdefault((key, where), []).append(_word_error(item))
     return unknown + [(key, where + "; or: ".join(what)) for (key, where), what in others.items()]
 
 
-def without(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
-    """The nested `values` without those that an error complains about."""
+def drop_faulty(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Return the nested `values` without those that an error complains about."""
     left = copy.deepcopy(dict(values))
     for item in error.errors():
         node: Any = left
@@ -602,15 +624,16 @@ def without(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]
     return left
 
 
-def of_bars(path: Path) -> str:
-    """What to do with a file of bars that was given as another file."""
+def explain_bars_file(path: Path) -> str:
+    """Say what to do with a file of bars that was given as another file."""
     file = shlex.quote(str(path))
     return f"run 'jaxtrade init {file}', which writes a configuration that reads it, or set data.file (--data {file})"
 
 
-def of_folder(path: Path) -> str:
-    """The end of a message about a folder that was given as a file: what to do with it if it is a
-    run's.
+def explain_folder(path: Path) -> str:
+    """Return the end of a message about a folder that was given as a file.
+
+    It says what to do with the folder if it is a run's.
     """
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
         return ""

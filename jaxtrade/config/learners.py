@@ -37,7 +37,7 @@ AUTO_ROWS, AUTO_MOST = (
 
 
 def check(config: Any) -> None:
-    """Raises ValueError where the learner and the rest of the configuration do not fit."""
+    """Raise ValueError where the learner and the rest of the configuration do not fit."""
     _only_its_own_keys(config)
     if not config.rollout.auto:  # counts are checked once they are known
         _minibatches_fit(config)
@@ -48,12 +48,14 @@ def check(config: Any) -> None:
 
 
 def _only_its_own_keys(config: Any) -> None:
-    """A key of a learner that is not chosen has no effect, so it may only have its default. A
-    learner of the user's own may read any section."""
+    """Refuse keys of learners that are not chosen, unless they have their default.
+
+    Such a key has no effect. A learner of the user's own may read any section.
+    """
     if config.algorithm not in SECTIONS:
         return
     for name in SECTIONS:
-        if name != config.algorithm and (changed := getattr(config, name).changed()):
+        if name != config.algorithm and (changed := getattr(config, name).list_changed()):
             raise ValueError(
                 f"{name}.{changed[0]} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
                 f"set algorithm={name}, or use the key of section {config.algorithm}"
@@ -106,9 +108,12 @@ def _fits_dqn(config: Any) -> None:
 
 
 def minibatches(config: Any) -> int:
-    """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most
-    `AUTO_MOST`; a network with a memory keeps whole rollouts together, so it may get fewer. 1 for a
-    learner without minibatches."""
+    """Return the number of minibatches per epoch.
+
+    For `auto`, it is the most that have `AUTO_ROWS` rows or more, at most `AUTO_MOST`; a
+    network with a memory keeps whole rollouts together, so it may get fewer. 1 for a learner
+    without minibatches.
+    """
     section: Any = config.learner or config.ppo  # a learner of the user's own may read `ppo`
     count = getattr(section, "num_minibatches", 1)
     if count != "auto":
@@ -124,10 +129,10 @@ def minibatches(config: Any) -> int:
 
 
 def tunable_floats(config: Any) -> dict[str, float]:
-    """The floats with which the chosen learner begins, by name; empty for a learner of the user's
-    own.
+    """Return the floats with which the chosen learner begins, by name.
 
-    An entropy bonus without an end (`ppo.ent_coef_end: null`) ends where it begins.
+    Empty for a learner of the user's own. An entropy bonus without an end (`ppo.ent_coef_end:
+    null`) ends where it begins.
     """
     if config.algorithm not in TUNABLE:
         return {}
@@ -136,8 +141,7 @@ def tunable_floats(config: Any) -> dict[str, float]:
 
 
 def chosen_key(key: str, algorithm: Any) -> str:
-    """`key` with the section `learner` replaced by that of the chosen learner; other keys as they
-    are.
+    """Replace the section `learner` of a key by that of the chosen learner; leave other keys as is.
 
     Raises ConfigError if the learner is not a built-in one.
     """

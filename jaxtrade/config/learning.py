@@ -24,13 +24,13 @@ from jaxtrade.config.base import (
     Section,
     Share,
     Widths,
-    limited,
-    listed,
+    accept_list,
+    declare_bounds,
     name_in,
-    whole,
+    parse_whole,
 )
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
-from jaxtrade.config.service import ContextConfig, ServiceOptions, combined
+from jaxtrade.config.service import ContextConfig, ServiceOptions, apply_shortcut
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
 
@@ -44,7 +44,7 @@ class NetworkConfig(Section, frozen=True):
     """widths of the hidden layers, of the policy and of the value network"""
     activation: Literal["tanh", "relu"] = "tanh"
     """of the hidden layers"""
-    rnn_width: Count = limited(64, 1)
+    rnn_width: Count = declare_bounds(64, 1)
     """gru: size of its memory (hidden units)"""
     adapter: FromZero = 0
     """width of a linear layer in front of the network; set by a transfer with
@@ -67,7 +67,7 @@ class RolloutConfig(Section, frozen=True):
     """environments in parallel; auto: as many as train fastest here, measured before the run, which
     writes the number into its config.yaml
     """
-    num_steps: Count = limited(32, 1)
+    num_steps: Count = declare_bounds(32, 1)
     """steps of each environment between two updates"""
     num_shards: FromOne = 8
     """fixed groups of environments; minibatches are shuffled inside each group"""
@@ -130,7 +130,7 @@ class PPOConfig(Section, frozen=True):
     """0: no value clipping"""
     ent_coef: NotNegative = 0.01
     """weight of the entropy bonus in the loss"""
-    ent_coef_end: float | None = limited(None, 0)
+    ent_coef_end: float | None = declare_bounds(None, 0)
     """entropy bonus at the end of training; None: constant"""
     vf_coef: NotNegative = 0.5
     """weight of the value loss"""
@@ -225,12 +225,12 @@ class PanelMember(Section, frozen=True):
 
 
 def _members(value: Any) -> Any:
-    """Members that are named by their kind alone, as members."""
+    """Turn members that are named by their kind alone into members."""
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
         return value
     members = [{"kind": each.strip()} if isinstance(each, str) else each for each in listed]
-    return [combined(each) if isinstance(each, Mapping) else each for each in members]
+    return [apply_shortcut(each) if isinstance(each, Mapping) else each for each in members]
 
 
 class AdvisorConfig(Section, frozen=True):
@@ -256,12 +256,12 @@ class AdvisorConfig(Section, frozen=True):
     """
     transport: Literal["exchange", "callback"] = "exchange"
     """exchange: between compiled chunks; callback: by one host callback per update"""
-    horizon: int = limited(30, 1, 390)
+    horizon: int = declare_bounds(30, 1, 390)
     """bars after which advice is scored"""
     latency: Annotated[
         tuple[Annotated[int, Field(ge=0, le=100_000)], ...],
         Field(strict=False, min_length=1),
-        listed(whole),
+        accept_list(parse_whole),
     ] = (1,)
     """bars from a bar's close until its advice is known: one number, or several equally likely
     ones, drawn per bar
@@ -270,9 +270,9 @@ class AdvisorConfig(Section, frozen=True):
     """seed of the drawn latencies"""
     max_age: FromZero = 30
     """age in bars up to which advice is used"""
-    bins: int = limited(5, 1, 100)
+    bins: int = declare_bounds(5, 1, 100)
     """equal ranges of confidence, each with its own hit rate"""
-    memory: Count = limited(2000, 10)
+    memory: Count = declare_bounds(2000, 10)
     """outcomes over which a hit rate fades (exponentially)"""
     prior: Positive = 10.0
     """prior outcomes added per range, half of them hits"""
@@ -296,11 +296,11 @@ class AdvisorConfig(Section, frozen=True):
     """share of training episodes without advice"""
     drop_bar: Share = 0.1
     """share of training bars without advice"""
-    demand: int = limited(64, 1, 1024)
+    demand: int = declare_bounds(64, 1, 1024)
     """bars asked about per update at most"""
     demand_per: Literal["update", "chunk"] = "update"
     """exchange: what advisor.demand counts for; chunk, as in runs of earlier versions, asks less"""
-    rows: int = limited(256, 1, 1024)
+    rows: int = declare_bounds(256, 1, 1024)
     """answers that become visible per update at most"""
     template: str = "v1"
     """the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, or a file of your own (.txt,
@@ -331,10 +331,11 @@ class AdvisorConfig(Section, frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, values: Any) -> Any:
-        """Resolve the short name of a server, so that everything after the configuration sees a
-        URL.
+        """Resolve the short name of a server.
+
+        Everything after the configuration then sees a URL.
         """
-        return combined(values) if isinstance(values, Mapping) else values
+        return apply_shortcut(values) if isinstance(values, Mapping) else values
 
     @property
     def on(self) -> bool:
@@ -352,9 +353,9 @@ class TrainConfig(Section, frozen=True):
     training.
     """
 
-    total_timesteps: Count = limited(1_000_000, 1, 10**15)
+    total_timesteps: Count = declare_bounds(1_000_000, 1, 10**15)
     """environment steps to train, over all environments, rounded up to whole chunks"""
-    num_seeds: Count = limited(1, 1, 1024)
+    num_seeds: Count = declare_bounds(1, 1, 1024)
     """agents trained side by side as one program, from seed, seed+1, ...; each for total_timesteps
     """
     chunk_updates: FromOne = 20
@@ -373,8 +374,9 @@ class TrainConfig(Section, frozen=True):
     """the tracker may send what it logs, and the run's whole configuration, over the network"""
 
     def chunks(self, steps_per_update: int) -> int:
-        """Chunks of the run: `total_timesteps` rounded up to whole ones. steps_per_update: over all
-        environments.
+        """Count the chunks of the run: `total_timesteps` rounded up to whole ones.
+
+        steps_per_update: over all environments.
         """
         return -(-self.total_timesteps // (steps_per_update * self.chunk_updates))
 
@@ -405,7 +407,7 @@ class ControlConfig(Section, frozen=True):
     """learning rate (and its end) times this"""
     plateau_lr_min: Positive = 1.0e-5
     """adjustments lower no learning rate below this"""
-    plateau_ent_factor: float = limited(2.0, 1)
+    plateau_ent_factor: float = declare_bounds(2.0, 1)
     """entropy bonus, or a Q-learner's epsilon (and its end), times this"""
     plateau_ent_max: NotNegative = 0.1
     """adjustments raise no entropy bonus and no epsilon above this"""
@@ -416,7 +418,7 @@ class ControlConfig(Section, frozen=True):
     included; it is saved and can be resumed, each resume with the whole time again, or with another
     limit; null: no limit
     """
-    max_rollbacks: int = limited(2, 0, 1000)
+    max_rollbacks: int = declare_bounds(2, 0, 1000)
     """how often a run may go back to its last checkpoint after a loss or gradient that is not
     finite; 0: it ends at once
     """
@@ -444,17 +446,18 @@ class ControlConfig(Section, frozen=True):
 
 class EvaluationConfig(Section, frozen=True):
     """Agents that are evaluated besides the greedy policy. `sma_*` are look-backs of the
-    moving-average baseline, in bars."""
+    moving-average baseline, in bars.
+    """
 
     policy_samples: FromOne = 1
     """sampled-policy passes beside the greedy one"""
     sma_fast: FromOne = 10
     """bars of the faster average"""
-    sma_slow: int = limited(50, 2)
+    sma_slow: int = declare_bounds(50, 2)
     """bars of the slower average"""
 
     @model_validator(mode="after")
-    def _ordered(self) -> EvaluationConfig:
+    def _check_order(self) -> EvaluationConfig:
         if self.sma_fast >= self.sma_slow:
             raise ValueError(f"sma_fast ({self.sma_fast}) must be below sma_slow ({self.sma_slow})")
         return self
@@ -503,7 +506,7 @@ class DQNConfig(QLearningConfig, frozen=True):
 
     buffer_size: Count = Field(default=200_000, ge=1, lt=MOST)
     """transitions of the replay of one agent; rounded down to whole rollouts"""
-    batch_size: Count = limited(256, 1)
+    batch_size: Count = declare_bounds(256, 1)
     """samples of a gradient step; a multiple of rollout.num_shards"""
     replay_ratio: Positive = 1.0
     """samples trained per environment step; gradient steps of an update = this * rollout.num_envs *
@@ -511,13 +514,13 @@ class DQNConfig(QLearningConfig, frozen=True):
     """
     learning_starts: Count = Field(default=10_000, ge=0, lt=MOST)
     """environment steps before the first gradient step"""
-    n_steps: int = limited(3, 1, 64)
+    n_steps: int = declare_bounds(3, 1, 64)
     """rewards of a sample before Q bootstraps it; fewer where the episode ends"""
     double: bool = True
     """the online network chooses the action that the target network values (double DQN)"""
     dueling: bool = True
     """Q is a value plus the advantages of the actions minus their mean over all actions"""
-    target_every: Count = limited(2_000, 1)
+    target_every: Count = declare_bounds(2_000, 1)
     """with tau=0: the target network becomes the online one whenever the environment steps cross a
     multiple of this
     """
@@ -535,8 +538,10 @@ class DQNConfig(QLearningConfig, frozen=True):
     """that power at the last update"""
 
     def gradient_steps(self, rollout: RolloutConfig) -> int:
-        """Gradient steps of an update. Raises ValueError if they are not whole; it names the
-        nearest values that work."""
+        """Return the gradient steps of an update.
+
+        Raises ValueError if they are not whole; it names the nearest values that work.
+        """
         steps = rollout.num_envs * rollout.num_steps
         exact = self.replay_ratio * steps / self.batch_size
         if round(exact) >= 1 and math.isclose(exact, round(exact), rel_tol=1e-9):
@@ -553,8 +558,10 @@ class DQNConfig(QLearningConfig, frozen=True):
         )
 
     def rows(self, rollout: RolloutConfig) -> int:
-        """Time rows of the replay: as many whole rollouts as `buffer_size` holds. Raises ValueError
-        if those are too few for one rollout and a sample of `n_steps`."""
+        """Return the time rows of the replay: as many whole rollouts as `buffer_size` holds.
+
+        Raises ValueError if those are too few for one rollout and a sample of `n_steps`.
+        """
         per_rollout = rollout.num_envs * rollout.num_steps
         found = self.buffer_size // per_rollout * rollout.num_steps
         least = -(-(rollout.num_steps + self.n_steps - 1) // rollout.num_steps)
@@ -568,8 +575,8 @@ class DQNConfig(QLearningConfig, frozen=True):
         return found
 
     def check_priorities(self) -> None:
-        """Raises ValueError if a key of prioritised draws is set and draws are uniform."""
-        changed = self.changed("priority_alpha", "priority_beta", "priority_beta_end")
+        """Raise ValueError if a key of prioritised draws is set and draws are uniform."""
+        changed = self.list_changed("priority_alpha", "priority_beta", "priority_beta_end")
         if changed and self.replay != "prioritised":
             raise ValueError(
                 f"dqn.{', dqn.'.join(changed)}: no effect with dqn.replay=uniform, which draws all "
@@ -578,9 +585,7 @@ class DQNConfig(QLearningConfig, frozen=True):
             )
 
     def check_length(self, steps: int) -> None:
-        """Raises ConfigError if a run of `steps` environment steps ends before it learns
-        anything.
-        """
+        """Raise ConfigError if a run of `steps` environment steps ends before it learns anything."""
         if self.learning_starts > steps:
             raise ConfigError(
                 f"dqn.learning_starts ({self.learning_starts:,}) is beyond the run's {steps:,} "
@@ -589,7 +594,7 @@ class DQNConfig(QLearningConfig, frozen=True):
             )
 
     def check(self, rollout: RolloutConfig) -> None:
-        """Raises ValueError unless the counts fit those of the rollout."""
+        """Raise ValueError unless the counts fit those of the rollout."""
         steps, gradient_steps = rollout.num_envs * rollout.num_steps, self.gradient_steps(rollout)
         self.rows(rollout)
         if self.batch_size % rollout.shards:

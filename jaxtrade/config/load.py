@@ -22,13 +22,13 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from jaxtrade.config.faults import (
+    drop_faulty,
+    explain_bars_file,
+    explain_folder,
     faults_of,
-    of_bars,
-    of_folder,
-    placed,
+    flatten_settings,
     sections_of,
     suggest,
-    without,
 )
 from jaxtrade.config.learners import chosen_key
 from jaxtrade.config.market import PLACES
@@ -54,7 +54,7 @@ def _read(path: Path) -> str:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(
                 f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,}; "
-                f"if it is a file of bars, {of_bars(path)}"
+                f"if it is a file of bars, {explain_bars_file(path)}"
             )
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,46 +66,46 @@ def _read(path: Path) -> str:
 
 
 def _shipped_configs() -> Path:
-    """The folder `configs/`, inside the installed package or at the top of a source checkout."""
+    """Find the folder `configs/`, inside the installed package or at the top of a source checkout."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
 
 
-def shipped(folder: str) -> list[Path]:
-    """The YAML files that the package ships in a folder of `configs/`, by name."""
+def list_shipped(folder: str) -> list[Path]:
+    """List the YAML files that the package ships in a folder of `configs/`, by name."""
     return sorted((_shipped_configs() / folder).glob("*.yaml"))
 
 
 def config_path(name: str) -> Path:
-    """The file of a configuration. name: a path, or the name of a shipped configuration such as
-    `quickstart`.
+    """Find the file of a configuration.
 
+    name: a path, or the name of a shipped configuration such as `quickstart`.
     Raises ConfigError naming the places that were searched.
     """
     return find_file(name, ".", "configuration")
 
 
 def find_file(name: str, folder: str, what: str) -> Path:
-    """The path `name` if it exists, else the shipped YAML file `name` in a folder of `configs/`.
+    """Find the path `name`, or else the shipped YAML file `name` in a folder of `configs/`.
 
-    what: the kind of file, for messages. Raises ConfigError naming the places that were searched,
-        or saying that the
-    name is one of a file of bars.
+    what: the kind of file, for messages.
+    Raises ConfigError naming the places that were searched, or saying that the name is one of a
+    file of bars.
     """
     given = Path(name)
     if given.is_file():
         if given.suffix.lower() in BARS:
             raise ConfigError(
-                f"{given}: a file of bars, and a {what} is expected; {of_bars(given)}"
+                f"{given}: a file of bars, and a {what} is expected; {explain_bars_file(given)}"
             )
         return given
     packed = _shipped_configs() / folder / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and packed.is_file():
         return packed
     if given.is_dir():
-        raise ConfigError(f"{given}: a folder, and a {what} is expected{of_folder(given)}")
-    known = [path.stem for path in shipped(folder)]
+        raise ConfigError(f"{given}: a folder, and a {what} is expected{explain_folder(given)}")
+    known = [path.stem for path in list_shipped(folder)]
     raise ConfigError(
         f"{what} '{name}': no such file, and no shipped {what} of that name "
         f"(shipped: {', '.join(known)}){suggest(name, known)}"
@@ -124,11 +124,11 @@ def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
 
 
 def origins_of(overrides: Iterable[str]) -> dict[str, str]:
-    """The `origins` of overrides `a.b=value`: their keys, all of `--set`."""
+    """Return the `origins` of overrides `a.b=value`: their keys, all of `--set`."""
     return {override.partition("=")[0].strip(): SET for override in overrides}
 
 
-def validated(
+def validate(
     model: type[ModelT],
     values: Values,
     name: str,
@@ -136,8 +136,8 @@ def validated(
 ) -> ModelT:
     """Validate nested `values` as a model.
 
-    name: the source, for messages. origins: dotted key -> where its value came from, if it is not
-        of that source.
+    name: the source, for messages.
+    origins: dotted key -> where its value came from, if it is not of that source.
     Raises ConfigFaultsError with every fault.
     """
     try:
@@ -146,12 +146,13 @@ def validated(
         algorithm = values.get(ALGORITHM, DEFAULT) if ALGORITHM in model.model_fields else None
         faults = faults_of(error, model, algorithm)
         raise ConfigFaultsError(
-            [(_origin(key, name, origins), text) for key, text in faults], without(values, error)
+            [(_origin(key, name, origins), text) for key, text in faults],
+            drop_faulty(values, error),
         ) from None
 
 
 def _origin(key: str, name: str, origins: Mapping[str, str] | None) -> str:
-    """Where a key's value came from."""
+    """Say where a key's value came from."""
     return next(
         (of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name
     )
@@ -165,28 +166,29 @@ def make_config(
 ) -> RunConfig:
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
-    The modules in `imports` are loaded first, so that they can register their parts. origins: as in
-    `validated`.
-    stored: whether a run has it already, so that the bounds of new ones (below) do not
-        apply. Raises
-    ConfigFaultsError with every fault.
+    The modules in `imports` are loaded first, so that they can register their parts.
+
+    origins: as in `validate`.
+    stored: whether a run has it already, so that the bounds of new ones (below) do not apply.
+    Raises ConfigFaultsError with every fault.
     """
     if "phases" in values and not any(key.partition(".")[0] == "phases" for key in origins or ()):
         raise ConfigError(
             f"{name}: has 'phases', so it is a curriculum: jaxtrade curriculum {shlex.quote(name)}"
         )
     import_parts(module_names(values))
-    config = validated(RunConfig, values, name, origins)
+    config = validate(RunConfig, values, name, origins)
     if not stored and (
-        faults := [(_origin(key, name, origins), text) for key, text in beyond(config)]
+        faults := [(_origin(key, name, origins), text) for key, text in find_out_of_bounds(config)]
     ):
         raise ConfigFaultsError(faults, values)
     return config
 
 
 def module_names(values: Values) -> tuple[str, ...]:
-    """The modules in `imports` of a configuration's values; none if the value is wrong, which
-    validation tells.
+    """List the modules in `imports` of a configuration's values.
+
+    None are listed if the value is wrong, which validation reports.
     """
     modules = values.get("imports", ())
     if isinstance(modules, str):
@@ -197,27 +199,30 @@ def module_names(values: Values) -> tuple[str, ...]:
     return tuple(modules) if listed else ()
 
 
-def shown(path: Path) -> str:
-    """How messages name a configuration's file: `quickstart` for a shipped one, the path for
-    another.
+def name_config(path: Path) -> str:
+    """Name a configuration's file for messages.
+
+    A shipped one is `quickstart`, another is its path.
     """
     return path.stem if path.is_relative_to(_shipped_configs()) else str(path)
 
 
 def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
-    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read
-    or is empty.
+    """Read the keys of a YAML file.
+
+    exact: as in `parse_yaml`.
+    Raises ConfigError if it cannot be read or is empty.
     """
-    loaded = parse_yaml(_read(path), shown(path), exact)
+    loaded = parse_yaml(_read(path), name_config(path), exact)
     if loaded in (None, {}):
         raise ConfigError(
-            f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
+            f"{name_config(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
             "defaults alone, name no file)"
         )
     if not isinstance(loaded, dict):
         raise ConfigError(
-            f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}; if it is "
-            f"a file of bars, {of_bars(path)}"
+            f"{name_config(path)}: expected sections of 'key: value', found {type(loaded).__name__}; if it is "
+            f"a file of bars, {explain_bars_file(path)}"
         )
     return loaded
 
@@ -234,14 +239,15 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
         settings: keys by name: one that only one section has (`gamma=0.99`), a section with a
             mapping of its keys (`network={"kind": "gru"}`), or a section's preset
             (`account="apex_like_50k_2025"`).
+
     Raises:
         ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type
             or range, duplicate key, no such file, an empty file.
     """
     if name is None:
-        return _changed({}, "defaults", set, settings)
+        return _apply_changes({}, "defaults", set, settings)
     path = config_path(str(name))
-    return _changed(locate(read_values(path), path.parent), shown(path), set, settings)
+    return _apply_changes(locate(read_values(path), path.parent), name_config(path), set, settings)
 
 
 def locate(values: Values, folder: Path, inside: bool = False) -> dict[str, Any]:
@@ -264,13 +270,15 @@ def locate(values: Values, folder: Path, inside: bool = False) -> dict[str, Any]
 def changed_config(
     config: RunConfig, set: Changes = (), stored: bool = False, **settings: Any
 ) -> RunConfig:
-    """`config` with keys changed, as in `load_config`. stored: as in `make_config`. Raises
-    ConfigError.
+    """Return `config` with keys changed, as in `load_config`.
+
+    stored: as in `make_config`.
+    Raises ConfigError.
     """
-    return _changed(config.model_dump(mode="json"), "configuration", set, settings, stored)
+    return _apply_changes(config.model_dump(mode="json"), "configuration", set, settings, stored)
 
 
-def _changed(
+def _apply_changes(
     values: Values,
     origin: str,
     changes: Changes,
@@ -286,18 +294,20 @@ def _changed(
             _merge(merged, chosen_key(key, algorithm), value, f"set={{'{key}': ...}}")
     else:
         changes = list(changes)
-        merged, origins = overridden(values, changes), origins_of(changes)
+        merged, origins = apply_overrides(values, changes), origins_of(changes)
     algorithm = settings.get(ALGORITHM, merged.get(ALGORITHM, DEFAULT))
-    for key, value in placed(settings, RunConfig, algorithm).items():
+    for key, value in flatten_settings(settings, RunConfig, algorithm).items():
         _merge(merged, key, value, f"{key}=...")
         origins[key] = "keywords"
     return make_config(merged, origin, origins, stored)
 
 
-def overridden(values: Values, overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. `learner.KEY`
-    is the key of the learner that is chosen in the end. Raises ConfigError, with every override
-    that cannot be read."""
+def apply_overrides(values: Values, overrides: Iterable[str]) -> dict[str, Any]:
+    """Apply overrides `a.b=value` to nested `values`.
+
+    Each value is read as YAML. `learner.KEY` is the key of the learner that is chosen in the end.
+    Raises ConfigError, with every override that cannot be read.
+    """
     merged, faults = copy.deepcopy(dict(values)), list[tuple[str, str]]()
     overrides = list(overrides)
     algorithm = _algorithm(merged, overrides)
@@ -320,8 +330,9 @@ def overridden(values: Values, overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def _algorithm(values: Values, overrides: Iterable[str]) -> Any:
-    """The learner that is chosen once the overrides are applied. One that cannot be read counts as
-    absent.
+    """Return the learner that is chosen once the overrides are applied.
+
+    One that cannot be read counts as absent.
     """
     chosen = values.get(ALGORITHM, DEFAULT)
     for key, _, text in (each.partition("=") for each in overrides):
@@ -329,12 +340,12 @@ def _algorithm(values: Values, overrides: Iterable[str]) -> Any:
             try:
                 chosen = parse_yaml(text, key)
             except ConfigError:
-                continue  # `overridden` reports it
+                continue  # `apply_overrides` reports it
     return chosen
 
 
 def dump_config(config: RunConfig) -> str:
-    """The resolved configuration as YAML, every key written out."""
+    """Write the resolved configuration as YAML, with every key."""
     return dump_yaml(config.model_dump(mode="json"))
 
 
@@ -346,7 +357,7 @@ def dump_config(config: RunConfig) -> str:
 
 
 def _largest(text: str) -> dict[str, float]:
-    """Key -> the number with a colon that stands before it."""
+    """Map each key to the number with a colon that stands before it."""
     found, most = {}, 0
     for word in text.split():
         if word.endswith(":"):
@@ -401,10 +412,8 @@ MOST = _largest(
 SEEDS = "keep one (for more seeds of each setting: sweep.seeds)"
 
 
-def beyond(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """(key, what is wrong) of every number that is larger than its bound, and of every value that a
-    sweep has twice.
-    """
+def find_out_of_bounds(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Yield (key, what is wrong) of every number above its bound and of doubled values of a sweep."""
     for key, most in MOST.items():
         value: Any = config
         for name in key.split("."):
@@ -439,8 +448,11 @@ def beyond(config: RunConfig) -> Iterator[tuple[str, str]]:
 # The agents of a run: the seed and the settings of each. Imports no heavy library.
 
 
-class Agent(NamedTuple):
-    """One agent of a run. index: its place in the run. setting: the number of its setting.
+class SweepAgent(NamedTuple):
+    """One agent of a run.
+
+    index: its place in the run.
+    setting: the number of its setting.
     overrides: key -> value.
     """
 
@@ -461,31 +473,32 @@ class Agent(NamedTuple):
 
 
 def setting_text(value: Any) -> str:
-    """A value of a setting in a table or a message."""
+    """Format a value of a setting for a table or a message."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def agents_of(config: RunConfig) -> tuple[Agent, ...]:
-    """The agents of a run, in the order of their indices: all seeds of the first setting, then of
-    the second, ...
+def agents_of(config: RunConfig) -> tuple[SweepAgent, ...]:
+    """List the agents of a run in the order of their indices.
 
-    Agent i of a sweep has the seed `config.seed + i mod sweep.seeds`, so settings are compared with
-    the same random numbers. Without a sweep agent i has the seed `config.seed + i`.
+    All seeds of the first setting come first, then those of the second, ... Agent i of a sweep has
+    the seed `config.seed + i mod sweep.seeds`, so settings are compared with the same random
+    numbers. Without a sweep agent i has the seed `config.seed + i`.
     """
     seeds = config.sweep.seeds if config.sweep.on else config.train.num_seeds
     settings = settings_of(config.sweep, config.seed)
     return tuple(
-        Agent(number * seeds + i, config.seed + i, number, setting)
+        SweepAgent(number * seeds + i, config.seed + i, number, setting)
         for number, setting in enumerate(settings)
         for i in range(seeds)
     )
 
 
-def config_of(config: RunConfig, agent: Agent) -> RunConfig:
-    """The configuration of an agent alone. Raises ConfigError for a key or a value that does not
-    exist.
+def config_of(config: RunConfig, agent: SweepAgent) -> RunConfig:
+    """Return the configuration of an agent alone.
+
+    Raises ConfigError for a key or a value that does not exist.
     """
-    alone = config.replaced(seed=agent.seed, sweep=SweepConfig(), train={"num_seeds": 1})
+    alone = config.replace(seed=agent.seed, sweep=SweepConfig(), train={"num_seeds": 1})
     if not agent.overrides:
         return alone
     try:
@@ -528,9 +541,12 @@ _SHAPES = pairs(
 )
 
 
-class Key(NamedTuple):
-    """One key. kind: its type and range in words. default: the value, as plain data. choices: the
-    only values that it may have; empty if there are others.
+class ConfigKey(NamedTuple):
+    """One key.
+
+    kind: its type and range in words.
+    default: the value, as plain data.
+    choices: the only values that it may have; empty if there are others.
     """
 
     name: str
@@ -546,12 +562,12 @@ class Key(NamedTuple):
 
 
 @functools.cache
-def all_keys() -> dict[str, Key]:
-    """Every key by its dotted name, in the order in which the models declare them."""
+def all_keys() -> dict[str, ConfigKey]:
+    """Return every key by its dotted name, in the order in which the models declare them."""
     defaults = RunConfig().model_dump(mode="json")
     schema = RunConfig.model_json_schema()
     return {
-        name: Key(
+        name: ConfigKey(
             name,
             _SHAPES.get(name) or _kind(part, schema),
             value,
@@ -564,7 +580,7 @@ def all_keys() -> dict[str, Key]:
 
 @functools.cache
 def sections() -> dict[str, str]:
-    """Every section by its dotted name, with the first paragraph of what its class says of it."""
+    """Return every section by its dotted name, with the first paragraph of its class docstring."""
 
     def walk(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
         for name, section in sections_of(model).items():
@@ -575,15 +591,15 @@ def sections() -> dict[str, str]:
     return dict(walk(RunConfig, ""))
 
 
-def written(value: Any) -> str:
-    """A plain value as YAML on one line, as it may stand in a file or after `--set KEY=`."""
+def format_yaml(value: Any) -> str:
+    """Format a plain value as YAML on one line, as it may stand in a file or after `--set KEY=`."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and parse_yaml(value, "value") == value:
         return value  # PyYAML would quote words such as off, which YAML 1.2 reads as text
     return dump_yaml([value], flow=True).strip()[1:-1]
 
 
 def lookup(values: Values, name: str) -> tuple[bool, Any]:
-    """(whether nested `values` hold a dotted key, its value or None)."""
+    """Look up a dotted key in nested `values` -> (whether they hold it, its value or None)."""
     node: Any = values
     for part in name.split("."):
         if not isinstance(node, Mapping) or part not in node:
@@ -598,7 +614,7 @@ def _leaves(
     defaults: Values,
     prefix: str = "",
 ) -> Iterator[tuple[str, Values, Any]]:
-    """(dotted key, its JSON schema, its default) of every key below a section's schema."""
+    """Yield (dotted key, its JSON schema, its default) of every key below a section's schema."""
     for name, child in part["properties"].items():
         inner = _inner(child, schema)
         if "properties" in inner:
@@ -608,14 +624,15 @@ def _leaves(
 
 
 def _inner(part: Values, schema: Values) -> Values:
-    """The schema itself, or the definition that it refers to."""
+    """Return the schema itself, or the definition that it refers to."""
     reference = part.get("$ref")
     return schema["$defs"][reference.rpartition("/")[2]] if reference else part
 
 
 def _choices(part: Values) -> tuple[Any, ...]:
-    """The values of an enumeration, null among them where it is allowed; nothing for other
-    types.
+    """Return the values of an enumeration; nothing for other types.
+
+    null is among them where it is allowed.
     """
     if "enum" in part:
         return tuple(part["enum"])
@@ -632,10 +649,10 @@ def _choices(part: Values) -> tuple[Any, ...]:
 
 
 def _kind(part: Values, schema: Values) -> str:
-    """A JSON schema in words."""
+    """Describe a JSON schema in words."""
     part = _inner(part, schema)
     if part.get("type") != "boolean" and (choices := _choices(part)):
-        return " | ".join(written(value) for value in choices)
+        return " | ".join(format_yaml(value) for value in choices)
     if "anyOf" in part:
         return " or ".join(dict.fromkeys(_kind(member, schema) for member in part["anyOf"]))
     if part.get("type") == "array":

@@ -21,7 +21,7 @@ from jaxtrade.config.base import (
     NotNegative,
     Positive,
     Section,
-    limited,
+    declare_bounds,
     name_in,
 )
 from jaxtrade.config.faults import suggest
@@ -38,9 +38,10 @@ EXAMPLE = "data.per_market: {USDJPY: {price_scale: 0.001}}"
 OF_THE_SET = ("market", "markets", "folder", "per_market")
 
 
-def of_symbols(given: Any) -> Any:
-    """`data.per_market` as given. Raises ValueError, which pydantic expects, if its first keys are
-    no symbols.
+def check_per_market(given: Any) -> Any:
+    """Return `data.per_market` as given.
+
+    Raises ValueError, which pydantic expects, if its first keys are no symbols.
     """
     if not isinstance(given, Mapping):
         return given
@@ -128,7 +129,7 @@ _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as t
 
 
 def _date(text: str) -> str:
-    """The text. Raises ValueError, which pydantic expects, unless it is an ISO date."""
+    """Return the text. Raises ValueError, which pydantic expects, unless it is an ISO date."""
     why = ""
     try:
         if date.fromisoformat(text).isoformat() == text:
@@ -139,8 +140,9 @@ def _date(text: str) -> str:
 
 
 def _ratio(value: object) -> str:
-    """A ratio in lowest terms as NEW:OLD. Raises ValueError unless it is a positive ratio of small
-    numbers, not 1.
+    """Return a ratio in lowest terms as NEW:OLD.
+
+    Raises ValueError unless it is a positive ratio of small numbers, not 1.
     """
     text = str(value).replace(" ", "") if type(value) in (int, float, str) else ""
     if not re.fullmatch(rf"{_NUMBER}(?::{_NUMBER})?", text):
@@ -175,7 +177,7 @@ class ShareSplit(Section, frozen=True):
 
 
 def _in_order(splits: tuple[ShareSplit, ...]) -> tuple[ShareSplit, ...]:
-    """Raises ValueError unless the dates increase."""
+    """Raise ValueError unless the dates increase."""
     for before, after in pairwise(splits):
         if after.date <= before.date:
             raise ValueError(f"dates must increase: {after.date} follows {before.date}")
@@ -186,8 +188,9 @@ Splits = Annotated[tuple[ShareSplit, ...], Field(strict=False), AfterValidator(_
 
 
 def _roll(value: object) -> str | dict[str, str]:
-    """Validate `data.roll`: `off`, `volume`, or a mapping expiry -> first trade date (`start` for
-    the first).
+    """Validate `data.roll`.
+
+    It is `off`, `volume`, or a mapping expiry -> first trade date (`start` for the first).
     """
     if value in ("off", "volume"):
         return str(value)
@@ -243,7 +246,7 @@ class DataConfig(Section, frozen=True):
     """
     per_market: Annotated[
         dict[str, dict[str, str | int | float | bool | dict[str, str]]],
-        BeforeValidator(of_symbols),
+        BeforeValidator(check_per_market),
         AfterValidator(lambda given: {symbol.upper(): keys for symbol, keys in given.items()}),
     ] = Field(default_factory=dict)
     """symbol -> keys of this section for its bars alone, e.g. {USDJPY: {price_scale: 0.001}}"""
@@ -321,7 +324,7 @@ class DataConfig(Section, frozen=True):
         "nq_like", "trend", "mean_reversion", "planted", "martingale", "phase_randomised"
     ] = "nq_like"
     """the kind of synthetic market (source: synthetic)"""
-    synthetic_sessions: Count = limited(40, 2, 5000)
+    synthetic_sessions: Count = declare_bounds(40, 2, 5000)
     """sessions; phase_randomised: fewer where the copied bars have fewer"""
     synthetic_seed: FromZero = 0
     """seed of the synthetic bars"""
@@ -442,9 +445,9 @@ class AccountConfig(Section, frozen=True):
     """whether the episode ends when the profit target is reached"""
     on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
     """what follows the daily loss: no entries until the next session, or the end of the account"""
-    min_days: int | None = limited(None, 0, 100_000)
+    min_days: int | None = declare_bounds(None, 0, 100_000)
     """trade dates with a trade before the profit target passes the account"""
-    max_contracts: int | None = limited(None, 1, 100_000)
+    max_contracts: int | None = declare_bounds(None, 1, 100_000)
     """contracts that may be held at once; ten micros count as one"""
 
 
@@ -453,7 +456,7 @@ class CostConfig(Section, frozen=True):
 
     commission: NotNegative | None = None
     """money per side per contract, all-in"""
-    slippage: int | None = limited(None, 0, 10_000)
+    slippage: int | None = declare_bounds(None, 0, 10_000)
     """ticks against us per market or stop fill"""
 
 
@@ -464,13 +467,13 @@ class BracketConfig(Section, frozen=True):
 
     stop_atr: Atrs = 1.5
     """distance of the stop in ATRs, e.g. 1.5"""
-    target_multiple: int = limited(3, 1, 10_000)
+    target_multiple: int = declare_bounds(3, 1, 10_000)
     """target distance over stop distance"""
     trail_atr: Atrs = 1.0
     """distance of a trailing stop in ATRs"""
-    min_stop_ticks: int | None = limited(None, 1, 1_000_000)
+    min_stop_ticks: int | None = declare_bounds(None, 1, 1_000_000)
     """least distance of a stop in ticks; None: the contract's"""
-    be_ticks: int | None = limited(None, 0, 1_000_000)
+    be_ticks: int | None = declare_bounds(None, 0, 1_000_000)
     """break-even stop past the entry; None: 1 tick (0.25 points with env.scaling=seed)"""
 
     @property
@@ -509,11 +512,11 @@ class EnvConfig(Section, frozen=True):
     """order of prices inside a bar: the stop before the target; the extreme nearer to the open
     first; path: as the second bars say (data.seconds)
     """
-    window: int = limited(20, 1, 512)
+    window: int = declare_bounds(20, 1, 512)
     """bars of history in the observation"""
     features: Names = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
     """feature columns of each window bar"""
-    quantity: int = limited(1, 1, 100_000)
+    quantity: int = declare_bounds(1, 1, 100_000)
     """contracts per entry"""
     random_start: bool = True
     """start training episodes anywhere in a session"""

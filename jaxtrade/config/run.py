@@ -46,7 +46,7 @@ from jaxtrade.config.running import (
     ParallelConfig,
     SamplerConfig,
     check_actor,
-    divided,
+    divide_devices,
 )
 from jaxtrade.config.sweep import (
     EvolveConfig,
@@ -133,7 +133,7 @@ class RunConfig(Section, frozen=True):
                 f"{len(self.data.markets)}: set advisor.kind=off, or train on one symbol (data.market)"
             )
         if isinstance(self.parallel.devices, int) and not self.rollout.auto and not self.sweep.on:
-            divided(self.parallel.devices, self.train.num_seeds, self.rollout.shards)
+            divide_devices(self.parallel.devices, self.train.num_seeds, self.rollout.shards)
         learners.check(self)
         check_actor(self)
         check_evolve(self)
@@ -149,7 +149,8 @@ class RunConfig(Section, frozen=True):
     def agents(self) -> int:
         """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna
         those of a batch, of a walk-forward those of one fold (the number of folds follows from the
-        data)."""
+        data).
+        """
         if self.walk.on:
             return self.walk.seeds
         return self.sweep.count * self.sweep.seeds if self.lists_agents else self.train.num_seeds
@@ -167,18 +168,18 @@ class RunConfig(Section, frozen=True):
         return learners.minibatches(self)
 
     def __repr__(self) -> str:
-        """The keys whose values are not the defaults."""
+        """List the keys whose values are not the defaults."""
         return short_repr("RunConfig", *_unusual(self, type(self)()))
 
     __str__ = __repr__
 
     def digest(self) -> str:
-        """sha256 of the resolved configuration (hex)."""
+        """Return the sha256 of the resolved configuration (hex)."""
         return digest_of(self.model_dump(mode="json"))
 
 
 def _unusual(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterator[str]:
-    """`key=value` of each value that differs from the default."""
+    """Yield `key=value` of each value that differs from the default."""
     for name, value in section:
         usual = getattr(default, name)
         if isinstance(value, BaseModel):
@@ -188,8 +189,10 @@ def _unusual(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterat
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """sha256 (hex) of nested plain values, such as those of a run's `config.yaml`. The order of
-    keys does not matter."""
+    """Return the sha256 (hex) of nested plain values, such as those of a run's `config.yaml`.
+
+    The order of keys does not matter.
+    """
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -219,7 +222,7 @@ FEWEST, MOST, SHARE = 3, 10, 0.03
 
 
 def split_of(split: SplitConfig, sessions: int) -> SplitConfig:
-    """The split with every number known.
+    """Return the split with every number known.
 
     If one of its numbers is given, the others are 1 test session and 0 for the rest. If none is,
     they follow from the number of sessions, as this module says.
@@ -233,15 +236,15 @@ def split_of(split: SplitConfig, sessions: int) -> SplitConfig:
             "test_sessions": sessions // TEST_SHARE,
             "embargo_sessions": PURGE,
         }
-    return split.replaced(**known)
+    return split.replace(**known)
 
 
 def split_note(split: SplitConfig, sessions: int) -> str | None:
-    """What a split that names some of its numbers gives up of the default protocol; None if it
-    gives up nothing.
+    """Say what a split that names only some of its numbers gives up of the default protocol.
 
-    The numbers that are not named keep their small values, so that a run whose split names one of
-    them stays what it was; a user who wants the rest of the protocol has to know that it is off.
+    Returns None if it gives up nothing. The numbers that are not named keep their small values, so
+    that a run whose split names one of them stays what it was; a user who wants the rest of the
+    protocol has to know that it is off.
     """
     given = [name for name, value in split if value is not None]
     if not given or sessions < ENOUGH:
@@ -262,16 +265,17 @@ def split_note(split: SplitConfig, sessions: int) -> str | None:
 
 
 def with_split(config: RunConfig, sessions: int) -> RunConfig:
-    """The configuration with every number of its split known, and the validation set up where it
-    chose one itself.
+    """Return the configuration with every number of its split known.
+
+    This sets up the validation where the configuration left the choice open.
 
     sessions: of the market; of several symbols, the trade dates that all of them share.
     """
-    return config.replaced(split=split_of(config.split, sessions))
+    return config.replace(split=split_of(config.split, sessions))
 
 
-def chooses(asked: RunConfig, config: RunConfig) -> bool:
-    """Whether the run scores its policy on validation sessions without having been told to.
+def scores_by_default(asked: RunConfig, config: RunConfig) -> bool:
+    """Return whether the run scores its policy on validation sessions without being asked to.
 
     It does so if the default protocol has found them (`asked` names no split, `config` has one),
     unless an advisor would have to be asked about them, the agents meet in one market, or they are
@@ -281,23 +285,26 @@ def chooses(asked: RunConfig, config: RunConfig) -> bool:
     return own and not (asked.advisor.on or asked.shared.on or asked.sweep.on or asked.evolve.on)
 
 
-def evaluations(steps: int, bars: int) -> int:
-    """How often a run scores its policy. steps: of its training. bars: decision bars of the
-    validation sessions.
+def count_evaluations(steps: int, bars: int) -> int:
+    """Return how often a run scores its policy.
+
+    steps: of its training.
+    bars: decision bars of the validation sessions.
     """
     return min(max(int(SHARE * steps / bars), FEWEST), MOST)
 
 
 def with_control(config: RunConfig, chunks: int, times: int) -> RunConfig:
-    """The configuration with `control.evaluate_every` and `control.keep` known.
+    """Return the configuration with `control.evaluate_every` and `control.keep` known.
 
-    chunks: of the whole run. times: how often the policy is scored, spread over them; the best is
-        then kept. 0: never.
     A value that is given stays.
+
+    chunks: of the whole run.
+    times: how often the policy is scored, spread over them; the best is then kept. 0: never.
     """
     control = config.control
     every, keep = control.evaluate_every, control.keep
     if every is None:
         every = -(-chunks // times) if times else 0
         keep = keep or ("best" if every else "last")
-    return config.replaced(control={"evaluate_every": every, "keep": keep or "last"})
+    return config.replace(control={"evaluate_every": every, "keep": keep or "last"})

@@ -1,5 +1,6 @@
-"""How a run computes: precision of matrix products, the same bits on a GPU, threads of a CPU; devices; the delay of
-the policy that acts; where episodes start; the monitor of episodes."""
+"""How a run computes: precision of matrix products, bit-identical results on a GPU, threads of a
+CPU; devices; the delay of the policy that acts; where episodes start; the monitor of episodes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from jaxtrade.config.base import Count, Part, Positive, Section, Share, limited, name_in
+from jaxtrade.config.base import Count, Part, Positive, Section, Share, declare_bounds, name_in
 from jaxtrade.parts import SAMPLERS
 
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -52,11 +53,14 @@ class ParallelConfig(Section, frozen=True):
     """
 
 
-def divided(devices: int, agents: int, groups: int) -> tuple[int, int]:
-    """(devices along the agents, devices along the environments of each agent): agents are divided
-    over the devices as far as they go, and the environments of each agent over the rest.
+def divide_devices(devices: int, agents: int, groups: int) -> tuple[int, int]:
+    """Return (devices along the agents, devices along the environments of each agent).
 
-    groups: of the environments of an agent. Raises ValueError if they cannot be shared evenly.
+    Agents are divided over the devices as far as they go, and the environments of each agent over
+    the rest.
+
+    groups: of the environments of an agent.
+    Raises ValueError if they cannot be shared evenly.
     """
     along = math.gcd(devices, agents)
     envs = devices // along
@@ -85,7 +89,7 @@ class ActorConfig(Section, frozen=True):
     A delay is an experiment about old data. It makes no run faster.
     """
 
-    delay: int = limited(0, 0, 256)
+    delay: int = declare_bounds(0, 0, 256)
     """updates by which the policy that acts is older than the one that learns; 0: it is the same
     one. Each takes the memory of one more policy
     """
@@ -98,9 +102,10 @@ class ActorConfig(Section, frozen=True):
 
 
 def check_actor(config: Any) -> None:
-    """What must hold between `actor` and the learner. Raises ValueError, which pydantic expects.
+    """Check what must hold between `actor` and the learner.
 
     config: a `RunConfig`, which imports this module.
+    Raises ValueError, which pydantic expects.
     """
     actor, algorithm = config.actor, config.algorithm
     if actor.delay and algorithm == "pqn":
@@ -115,7 +120,8 @@ def check_actor(config: Any) -> None:
             "with an older policy: set actor.delay=0"
         )
     changed = [
-        f"actor.{name}={getattr(actor, name):g}" for name in actor.changed("rho_clip", "c_clip")
+        f"actor.{name}={getattr(actor, name):g}"
+        for name in actor.list_changed("rho_clip", "c_clip")
     ]
     if changed and not (actor.delay and algorithm == "ppo"):
         raise ValueError(

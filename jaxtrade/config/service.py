@@ -15,9 +15,9 @@ from jaxtrade.config.base import (
     Positive,
     Section,
     Share,
-    limited,
-    listed,
-    whole,
+    accept_list,
+    declare_bounds,
+    parse_whole,
 )
 
 # Short names of common servers. A configuration turns them into the ordinary kind, a URL, and its
@@ -36,18 +36,20 @@ from jaxtrade.config.base import (
 Option = str | int | float | bool
 
 
-class Server(NamedTuple):
-    """A server with a short name. url: its base URL. options: what `advisor.options` holds besides
-    the model.
+class ServerPreset(NamedTuple):
+    """A server with a short name.
+
+    url: its base URL.
+    options: what `advisor.options` holds besides the model.
     """
 
     url: str
     options: Mapping[str, Option]
 
 
-SERVERS: Mapping[str, Server] = {
-    "ollama": Server("http://127.0.0.1:11434/v1", {}),
-    "openai": Server(
+SERVERS: Mapping[str, ServerPreset] = {
+    "ollama": ServerPreset("http://127.0.0.1:11434/v1", {}),
+    "openai": ServerPreset(
         "https://api.openai.com/v1",
         {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"},
     ),
@@ -55,25 +57,25 @@ SERVERS: Mapping[str, Server] = {
 VLLM = "vllm"
 
 
-class Resolved(NamedTuple):
+class ResolvedKind(NamedTuple):
     """A kind without shortcuts, and the options that its shortcut stands for."""
 
     kind: str
     options: Mapping[str, Option]
 
 
-def resolved(kind: str) -> Resolved:
-    """The kind and the options that a shortcut stands for. Any other kind is returned as it is,
-    without options.
+def resolve_shortcut(kind: str) -> ResolvedKind:
+    """Return the kind and the options that a shortcut stands for.
 
-    Raises ValueError for a shortcut without a model or a URL.
+    Any other kind is returned as it is, without options. Raises ValueError for a shortcut without a
+    model or a URL.
     """
     own = parts_of(kind)[-1]
     head, _, rest = own.partition(":")
     if head == VLLM:
         url, options = _served_by_vllm(rest), {}
     elif head not in SERVERS:
-        return Resolved(kind, {})
+        return ResolvedKind(kind, {})
     elif rest:
         url, options = SERVERS[head].url, {**SERVERS[head].options, "model": rest}
     else:
@@ -81,42 +83,44 @@ def resolved(kind: str) -> Resolved:
             f"advisor.kind = '{own[:60]}' names no model; expected {head}:NAME (jaxtrade advise "
             f"models {head} lists them)"
         )
-    return Resolved(kind.removesuffix(own) + url, options)
+    return ResolvedKind(kind.removesuffix(own) + url, options)
 
 
 def parts_of(kind: str) -> list[str]:
-    """The backends in a kind, outermost first: mock:slow:5, then rules, of `mock:slow:5/rules`."""
+    """List the backends in a kind, outermost first.
+
+    Of `mock:slow:5/rules` they are mock:slow:5, then rules.
+    """
     own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
     return [own, *(parts_of(other) if other else ())]
 
 
 def is_server(kind: str) -> bool:
-    """Whether a kind is the URL of a server."""
+    """Return whether a kind is the URL of a server."""
     return kind.startswith(("http://", "https://"))
 
 
-def base_url(server: str) -> Resolved:
-    """The base URL of a server that is named by URL or by shortcut, and its options. The model may
-    be left out.
+def base_url(server: str) -> ResolvedKind:
+    """Return the base URL of a server that is named by URL or by shortcut, and its options.
 
-    Raises ValueError for `vllm` without a URL.
+    The model may be left out. Raises ValueError for `vllm` without a URL.
     """
     head, _, rest = server.partition(":")
     if head in SERVERS and not rest:
-        return Resolved(SERVERS[head].url, SERVERS[head].options)
-    return resolved(server)
+        return ResolvedKind(SERVERS[head].url, SERVERS[head].options)
+    return resolve_shortcut(server)
 
 
-def combined(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values of the section `advisor` with its shortcut resolved. Options that are given come
-    before the shortcut's.
+def apply_shortcut(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Resolve the shortcut in the values of the section `advisor`.
 
-    Raises ValueError where the shortcut names another model than `advisor.options.model`.
+    Options that are given come before the shortcut's. Raises ValueError where the shortcut names
+    another model than `advisor.options.model`.
     """
     kind, options = values.get("kind"), values.get("options", {})
     if not isinstance(kind, str) or not isinstance(options, Mapping):
         return values  # the checks of the section itself say what is wrong
-    plain, stands_for = resolved(kind)
+    plain, stands_for = resolve_shortcut(kind)
     if plain == kind:
         return values
     named, given = stands_for.get("model"), options.get("model")
@@ -130,8 +134,9 @@ def combined(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _served_by_vllm(url: str) -> str:
-    """The base URL of a vLLM server, which answers below /v1. Raises ValueError for anything but a
-    URL.
+    """Return the base URL of a vLLM server, which answers below /v1.
+
+    Raises ValueError for anything but a URL.
     """
     if not is_server(url):
         raise ValueError(
@@ -143,7 +148,7 @@ def _served_by_vllm(url: str) -> str:
 class ServiceOptions(Section, frozen=True):
     """How questions are queued, asked, limited and cached. None means no limit, or no file."""
 
-    workers: int = limited(8, 1, 64)
+    workers: int = declare_bounds(8, 1, 64)
     """threads that ask, each one question at a time"""
     deadline_s: Positive = 30.0
     """seconds that one request may take in total"""
@@ -155,7 +160,7 @@ class ServiceOptions(Section, frozen=True):
     """a waiting question expires after this many submissions that do not repeat it"""
     ready_rows: FromOne = 4096
     """answers that may wait to be taken before asking pauses"""
-    attempts: int = limited(3, 1, 10)
+    attempts: int = declare_bounds(3, 1, 10)
     """attempts at a question before it has failed"""
     retry_share: Share = 0.1
     """retries per request, over recent requests"""
@@ -173,13 +178,13 @@ class ServiceOptions(Section, frozen=True):
     """seconds of the breaker's first pause; every failed probe doubles it"""
     breaker_longest_s: Positive = 600.0
     """seconds of the breaker's longest pause"""
-    unusable_pause_after: int = limited(8, 2)
+    unusable_pause_after: int = declare_bounds(8, 2)
     """unusable answers in a row (prose, cut off, wrong form) after which asking pauses, as long as
     the breaker would
     """
-    requests_per_minute: int | None = limited(None, 2)
+    requests_per_minute: int | None = declare_bounds(None, 2)
     """requests started in any minute at most"""
-    tokens_per_minute: int | None = limited(None, 2)
+    tokens_per_minute: int | None = declare_bounds(None, 2)
     """tokens in any minute at most"""
     max_calls: FromZero | None = None
     """calls in total, including those of earlier runs with the same ledger"""
@@ -207,17 +212,17 @@ class ServiceOptions(Section, frozen=True):
     """seed of the random part of waits"""
 
     @property
-    def capped(self) -> bool:
+    def has_cap(self) -> bool:
         """Whether calls, tokens or cost are."""
         return (self.max_calls, self.max_tokens, self.max_cost) != (None, None, None)
 
     @property
-    def priced(self) -> bool:
+    def has_price(self) -> bool:
         """Whether a price is given."""
         return (self.price_prompt, self.price_completion) != (None, None)
 
     @model_validator(mode="after")
-    def _priced(self) -> ServiceOptions:
+    def _check_price(self) -> ServiceOptions:
         if self.max_cost is not None and None in (self.price_prompt, self.price_completion):
             raise ValueError(
                 "advisor.service.max_cost needs price_prompt and price_completion "
@@ -245,35 +250,40 @@ Minutes = Annotated[int, Field(ge=2, le=240)]
 
 class ContextConfig(Section, frozen=True):
     """What the templates `window` and `desk`, and templates of your own, show beside the bar
-    itself. Other templates read none of it."""
+    itself. Other templates read none of it.
+    """
 
-    bars: int = limited(20, 1, 240)
+    bars: int = declare_bounds(20, 1, 240)
     """last bars that the window shows"""
-    higher: Annotated[tuple[Minutes, ...], Field(strict=False), listed(whole)] = (5, 15, 60)
+    higher: Annotated[tuple[Minutes, ...], Field(strict=False), accept_list(parse_whole)] = (
+        5,
+        15,
+        60,
+    )
     """minutes of the longer bars; only those that the bars divide are shown"""
-    higher_bars: int = limited(4, 1, 60)
+    higher_bars: int = declare_bounds(4, 1, 60)
     """completed longer bars of each length"""
-    opening_minutes: int = limited(30, 1, 240)
+    opening_minutes: int = declare_bounds(30, 1, 240)
     """length of the opening range"""
-    record: int = limited(8, 0, 50)
+    record: int = declare_bounds(8, 0, 50)
     """last answers that the advisor's record shows, with what followed; its hit rates count all of
     them
     """
     news: str | None = None
     """JSONL file of news: time, source, text and, if it concerns one market, symbol"""
-    news_items: int = limited(5, 1, 50)
+    news_items: int = declare_bounds(5, 1, 50)
     """latest news items that a question shows"""
     news_hours: float = Field(default=24.0, gt=0, le=720)
     """hours before the bar's close in which news are looked for"""
-    news_chars: int = limited(280, 20, 2000)
+    news_chars: int = declare_bounds(280, 20, 2000)
     """characters of a news text that are shown"""
-    news_delay_s: float = limited(0.0, 0, 86_400)
+    news_delay_s: float = declare_bounds(0.0, 0, 86_400)
     """seconds after its stamp from which a news item, or the value of an event, counts as known"""
     calendar: str | None = None
     """CSV file of scheduled events: time, name, importance and, if known, actual"""
-    calendar_ahead_hours: float = limited(24.0, 0, 720)
+    calendar_ahead_hours: float = declare_bounds(24.0, 0, 720)
     """hours after the bar's close in which scheduled events are shown, by time and name only"""
-    calendar_back_hours: float = limited(4.0, 0, 720)
+    calendar_back_hours: float = declare_bounds(4.0, 0, 720)
     """hours before the bar's close in which past events are shown, with their value if the file has
     it
     """

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from jaxtrade.config.base import FromOne, FromZero, Section, Share, limited
+from jaxtrade.config.base import FromOne, FromZero, Section, Share, declare_bounds
 from jaxtrade.config.learners import SECTIONS, TUNABLE
 from jaxtrade.errors import ConfigError
 
@@ -33,8 +33,10 @@ REFUSED = (
 
 
 class Range(NamedTuple):
-    """An interval of numbers. log: drawn evenly in the logarithm. whole: only whole numbers, both
-    ends included.
+    """An interval of numbers.
+
+    log: drawn evenly in the logarithm.
+    whole: only whole numbers, both ends included.
     """
 
     low: float
@@ -43,7 +45,10 @@ class Range(NamedTuple):
     whole: bool
 
     def draw(self, source: random.Random) -> float | int:
-        """A number of the interval, with at most `DIGITS` significant digits unless it is whole."""
+        """Draw a number of the interval.
+
+        It has at most `DIGITS` significant digits unless it is whole.
+        """
         if self.whole and not self.log:
             return source.randint(int(self.low), int(self.high))
         found = (
@@ -54,17 +59,17 @@ class Range(NamedTuple):
         return self.within(found)
 
     def within(self, number: float) -> float | int:
-        """A number rounded as `draw` rounds, and kept inside the interval."""
+        """Round a number as `draw` rounds, and keep it inside the interval."""
         rounded = round(number) if self.whole else float(f"{number:.{DIGITS}g}")
         kept = min(max(rounded, self.low), self.high)
         return int(kept) if self.whole else float(kept)
 
 
 def range_of(value: object) -> Range | None:
-    """The range that a text such as `1e-4..1e-2`, `log:1e-4..1e-2` or `2..8` writes; None for any
-    other value.
+    """Parse the range that a text such as `1e-4..1e-2`, `log:1e-4..1e-2` or `2..8` writes.
 
-    Raises ValueError for a range that is empty, or logarithmic and not above 0.
+    Returns None for any other value. Raises ValueError for a range that is empty, or logarithmic
+    and not above 0.
     """
     found = _RANGE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not found:
@@ -78,7 +83,7 @@ def range_of(value: object) -> Range | None:
 
 
 def flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of nested keys, dotted, with its value."""
+    """Yield every key of nested keys, dotted, with its value."""
     for name, value in keys.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")
@@ -86,9 +91,10 @@ def flat(keys: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{name}", value
 
 
-def _listed(keys: Any) -> Any:
-    """Dotted key -> list of values. Keys may be nested as in a file of keys; a value alone is a
-    list of one.
+def _list_values(keys: Any) -> Any:
+    """Map each dotted key to its list of values.
+
+    Keys may be nested as in a file of keys; a value alone is a list of one.
     """
     if not isinstance(keys, Mapping):
         return keys
@@ -98,8 +104,8 @@ def _listed(keys: Any) -> Any:
     }
 
 
-def _dotted(settings: Any) -> Any:
-    """Each setting with dotted keys."""
+def _flatten_keys(settings: Any) -> Any:
+    """Return each setting with dotted keys."""
     if not isinstance(settings, list | tuple) or not all(
         isinstance(each, Mapping) for each in settings
     ):
@@ -117,19 +123,19 @@ class SweepConfig(Section, frozen=True):
     Off unless `keys` or `settings` has something in it.
     """
 
-    keys: Annotated[dict[str, Values], BeforeValidator(_listed)] = Field(default_factory=dict)
+    keys: Annotated[dict[str, Values], BeforeValidator(_list_values)] = Field(default_factory=dict)
     """key -> its values, e.g. {ppo.learning_rate: [1e-3, 3e-4]}: every combination is a setting.
     With random or optuna also ranges: 1e-4..1e-2, log:1e-4..1e-2, 2..8 (whole numbers)
     """
     settings: Annotated[
-        tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_dotted)
+        tuple[dict[str, Any], ...], Field(strict=False), BeforeValidator(_flatten_keys)
     ] = ()
     """instead of keys: the settings themselves, a list of {key: value}"""
-    random: int = limited(0, 0, MOST_AGENTS)
+    random: int = declare_bounds(0, 0, MOST_AGENTS)
     """settings drawn at random from keys; 0: every combination"""
-    seeds: int = limited(1, 1, MOST_AGENTS)
+    seeds: int = declare_bounds(1, 1, MOST_AGENTS)
     """agents per setting, from seed, seed+1, ...; all settings have the same seeds"""
-    optuna: int = limited(0, 0, 1_000_000)
+    optuna: int = declare_bounds(0, 0, 1_000_000)
     """settings that Optuna proposes from keys, in batches of train.num_seeds agents; 0: none (needs
     the extra jaxtrade[optuna])
     """
@@ -153,8 +159,9 @@ class SweepConfig(Section, frozen=True):
 
 
 def check_sweep(sweep: SweepConfig, num_seeds: int) -> None:
-    """Raises ValueError where the keys of the section contradict each other. num_seeds:
-    `train.num_seeds`.
+    """Raise ValueError where the keys of the section contradict each other.
+
+    num_seeds: `train.num_seeds`.
     """
     if not sweep.on:
         for name in ("random", "seeds", "optuna"):
@@ -200,9 +207,7 @@ def check_sweep(sweep: SweepConfig, num_seeds: int) -> None:
 
 
 def _check_ranges(sweep: SweepConfig) -> None:
-    """Raises ValueError for a range where values are expected, or fewer combinations than are to be
-    drawn.
-    """
+    """Raise ValueError for a range where values are expected, or fewer combinations than drawn."""
     ranged = [
         (key, value) for key, values in sweep.keys.items() for value in values if range_of(value)
     ]
@@ -220,18 +225,18 @@ def _check_ranges(sweep: SweepConfig) -> None:
 
 
 def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
-    """The settings of a sweep, each a mapping of dotted key -> value, in order. One empty setting
-    if it is off.
+    """List the settings of a sweep, each a mapping of dotted key -> value, in order.
 
-    A grid counts like an odometer: the last key changes fastest. Random settings depend on `seed`
-    and the section alone; combinations of listed values are drawn without repetition.
+    There is one empty setting if it is off. A grid counts like an odometer: the last key changes
+    fastest. Random settings depend on `seed` and the section alone; combinations of listed values
+    are drawn without repetition.
     """
     if sweep.settings or not sweep.keys:
         return sweep.settings or ({},)
     source = random.Random(f"sweep {seed}")
     if sweep.random and any(range_of(each) for values in sweep.keys.values() for each in values):
         return tuple(
-            {key: _drawn(values, source) for key, values in sweep.keys.items()}
+            {key: _draw(values, source) for key, values in sweep.keys.items()}
             for _ in range(sweep.random)
         )
     every = range(sweep.combinations)
@@ -240,7 +245,7 @@ def settings_of(sweep: SweepConfig, seed: int) -> tuple[dict[str, Any], ...]:
 
 
 def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, Any]:
-    """Combination `number` of a grid."""
+    """Return combination `number` of a grid."""
     chosen = {}
     for key in reversed(list(keys)):
         number, place = divmod(number, len(keys[key]))
@@ -248,15 +253,16 @@ def _combination(keys: Mapping[str, Sequence[Any]], number: int) -> dict[str, An
     return {key: chosen[key] for key in keys}
 
 
-def _drawn(values: Sequence[Any], source: random.Random) -> Any:
+def _draw(values: Sequence[Any], source: random.Random) -> Any:
     chosen = source.choice(values)
     found = range_of(chosen)
     return found.draw(source) if found else chosen
 
 
 def examples_of(sweep: SweepConfig) -> tuple[dict[str, Any], ...]:
-    """Settings that together hold every listed value and both ends of every range, to check them
-    before a run.
+    """List settings that together hold every listed value and both ends of every range.
+
+    They are checked before a run.
     """
     if not sweep.keys:
         return sweep.settings
@@ -288,7 +294,8 @@ Bounds = Annotated[tuple[float, float], Field(strict=False)]
 
 class EvolveConfig(Section, frozen=True):
     """Population-based training: agents whose settings are drawn from ranges, and of which the
-    worst go on from the best."""
+    worst go on from the best.
+    """
 
     keys: dict[str, Bounds] = Field(default_factory=dict)
     """tunable floats of the learner and their ranges, above 0: {ppo.learning_rate: [1e-4, 1e-2]}.
@@ -312,17 +319,15 @@ class EvolveConfig(Section, frozen=True):
 
 
 def names_of(config: Any) -> dict[str, tuple[float, float]]:
-    """The evolved floats by their names in the learner's hyper-parameters, with their ranges, in
-    order.
-    """
+    """Map each evolved float (its name in the learner's hyper-parameters) to its range, in order."""
     return {key.partition(".")[2]: bounds for key, bounds in config.evolve.keys.items()}
 
 
-def followers(config: Any) -> dict[str, tuple[str, float]]:
-    """Ends of schedules that move with an evolved start: name of the end -> (name of the start, end
-    / start).
+def find_tied_ends(config: Any) -> dict[str, tuple[str, float]]:
+    """Return the ends of schedules that move with an evolved start.
 
-    A schedule keeps its shape unless both of its ends are evolved.
+    Maps the name of the end to (name of the start, end / start). A schedule keeps its shape unless
+    both of its ends are evolved.
     """
     section, names = config.learner, names_of(config)
     found = {}
@@ -334,14 +339,14 @@ def followers(config: Any) -> dict[str, tuple[str, float]]:
 
 
 def check_evolve(config: Any) -> None:
-    """What must hold between `evolve` and the other sections. Raises ValueError, which pydantic
-    expects.
+    """Check what must hold between `evolve` and the other sections.
 
     config: a `RunConfig`, which imports this module.
+    Raises ValueError, which pydantic expects.
     """
     evolve = config.evolve
     if not evolve.on:
-        if changed := evolve.changed():
+        if changed := evolve.list_changed():
             raise ValueError(
                 f"evolve.{changed[0]}={getattr(evolve, changed[0]):g}: no effect without evolve.keys, the "
                 "settings to evolve: set evolve.keys={ppo.learning_rate: [1e-4, 1e-2]}, or leave it out"
@@ -430,15 +435,18 @@ class WalkConfig(Section, frozen=True):
         description="sessions left out between training and test, beside those that are purged; auto: "
         f"{FORWARD_EMBARGO}, and of cpcv one in {EMBARGO_SHARE} of all sessions, at least {FORWARD_EMBARGO}",
     )
-    groups: int = limited(6, 2, 50)
+    groups: int = declare_bounds(6, 2, 50)
     """of cpcv: blocks of equal length that the sessions form"""
-    test_groups: int = limited(2, 1, 49)
+    test_groups: int = declare_bounds(2, 1, 49)
     """of cpcv: blocks that a fold tests"""
-    seeds: int = limited(10, 1, MOST_AGENTS)
+    seeds: int = declare_bounds(10, 1, MOST_AGENTS)
     """agents per fold, from seed, seed+1, ...; all folds have the same seeds"""
 
     def embargo_of(self, sessions: int) -> int:
-        """The number of sessions that `embargo` stands for. sessions: of the data."""
+        """Return the number of sessions that `embargo` stands for.
+
+        sessions: of the data.
+        """
         if self.embargo != "auto":
             return self.embargo
         return (
@@ -449,10 +457,10 @@ class WalkConfig(Section, frozen=True):
 
 
 def check_walk(config: Any) -> None:
-    """What must hold between `walk` and the other sections. Raises ValueError, which pydantic
-    expects.
+    """Check what must hold between `walk` and the other sections.
 
     config: a `RunConfig`, which imports this module.
+    Raises ValueError, which pydantic expects.
     """
     walk = config.walk
     if not walk.on:
@@ -488,7 +496,7 @@ def _refuse_agents(config: Any) -> None:
 
 
 def _refuse_rest(config: Any) -> None:
-    """Refuse what folds have no meaning for, or what is not built for them."""
+    """Refuse what has no meaning for folds, or is not built for them."""
     if config.advisor.on:
         raise ValueError(
             f"advisor.kind={config.advisor.kind[:60]}: all agents of a program share one state of advice, "
@@ -525,8 +533,10 @@ def _refuse_rest(config: Any) -> None:
 
 
 def require_no_walk(config: Any) -> None:
-    """Refuse a walk-forward where a run of one split is expected. config: a `RunConfig`. Raises
-    ConfigError.
+    """Refuse a walk-forward where a run of one split is expected.
+
+    config: a `RunConfig`.
+    Raises ConfigError.
     """
     if config.walk.on:
         raise ConfigError(

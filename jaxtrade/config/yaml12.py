@@ -47,7 +47,7 @@ for _kind, _pattern, _starts in (
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
-    """A float, or an int if it is whole. A count may therefore be written as 1e6."""
+    """Parse a float, or an int if it is whole. A count may therefore be written as 1e6."""
     value = loader.construct_yaml_float(node)
     return int(value) if value.is_integer() and abs(value) < 10.0**MOST_DIGITS else value
 
@@ -92,10 +92,10 @@ _Exact.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
     """Parse YAML text into plain values.
 
-    name: the source, for messages. exact: keep whole floats (`1.0`) as floats; by default they
-        become ints. Raises
-    ConfigError if the text is not YAML, has a duplicate key or a number of too many digits, or is
-    nested too deeply.
+    name: the source, for messages.
+    exact: keep whole floats (`1.0`) as floats; by default they become ints.
+    Raises ConfigError if the text is not YAML, has a duplicate key or a number of too many digits,
+    or is nested too deeply.
     """
     try:
         loader = (_Exact if exact else _Loader)(text)
@@ -110,8 +110,9 @@ def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
 
 
 def dump_yaml(values: Any, flow: bool = False) -> str:
-    """Plain values as YAML text. Keys keep their order, and `parse_yaml` reads back equal values.
+    """Write plain values as YAML text.
 
+    Keys keep their order, and `parse_yaml` reads back equal values.
     flow: on one line, with brackets and braces.
     """
     if flow:

@@ -13,17 +13,17 @@ from pydantic import Field, ValidationError
 
 from jaxtrade.config import (
     RunConfig,
+    apply_overrides,
     config_path,
     digest_of,
     make_config,
+    name_config,
     origins_of,
-    overridden,
     read_values,
-    shown,
-    validated,
+    validate,
 )
 from jaxtrade.config.base import FromZero, NotNegative, Section
-from jaxtrade.config.faults import migrated
+from jaxtrade.config.faults import migrate
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import locate, module_names
 from jaxtrade.config.yaml12 import dump_yaml
@@ -70,7 +70,7 @@ class CurriculumConfig(Section, frozen=True):
 
 
 def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base`, overridden by the keys of `over` section by section."""
+    """Override `base` by the keys of `over`, section by section."""
     merged = dict(base)
     for key, value in over.items():
         inner = merged.get(key)
@@ -97,7 +97,7 @@ class Curriculum(Section, frozen=True):
     enforce_gates: bool
 
     def digest(self) -> str:
-        """sha256 of the resolved curriculum (hex)."""
+        """Compute the sha256 of the resolved curriculum (hex)."""
         return digest_of(self.model_dump(mode="json"))
 
 
@@ -113,21 +113,22 @@ def load_curriculum(
 
     Args:
         name: a file, or the name of a shipped one.
-        overrides: `phases.NAME.run.section.key=value`, `phases.NAME.gate.key=value` or `enforce_gates=...`; or
-            `section.key=value` for every phase.
+        overrides: `phases.NAME.run.section.key=value`, `phases.NAME.gate.key=value` or
+            `enforce_gates=...`; or `section.key=value` for every phase.
         base: `section.key=value` for every phase. All `overrides` take precedence; of these the
             last one wins.
         resolve: makes a phase's configuration from its sections.
+
     Raises:
         ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation
             sessions and there are none. All faults of the file and its phases are reported at once.
     """
     path = config_path(name)
     values = locate(read_values(path), path.parent)
-    return _resolved(shown(path), name, values, overrides, base, resolve)
+    return _resolve_values(name_config(path), name, values, overrides, base, resolve)
 
 
-def _resolved(
+def _resolve_values(
     file: str,
     name: str,
     values: Mapping[str, Any],
@@ -135,8 +136,9 @@ def _resolved(
     base: Sequence[str],
     resolve: Resolve,
 ) -> Curriculum:
-    """The curriculum that the `values` of a file describe; as `load_curriculum`. file: its name for
-    messages.
+    """Resolve the curriculum that the `values` of a file describe, as `load_curriculum`.
+
+    file: its name for messages.
     """
     if "phases" not in values:
         raise ConfigError(
@@ -148,9 +150,9 @@ def _resolved(
         if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields
     ]
     faults, phases = list[tuple[str, str]](), list[Phase]()
-    values = overridden(values, own)
+    values = apply_overrides(values, own)
     try:
-        raw = validated(CurriculumConfig, values, file, origins_of(own))
+        raw = validate(CurriculumConfig, values, file, origins_of(own))
     except ConfigFaultsError as error:  # the phases that can be read are checked too
         faults += error.faults
         raw = _readable(error.rest)
@@ -160,7 +162,7 @@ def _resolved(
         where = f"{file}, phase {label}"
         try:
             given = [*base, *_of_phase(label, overrides)]
-            config = resolve(overridden(_deep(raw.base, phase.run), given), where)
+            config = resolve(apply_overrides(_deep(raw.base, phase.run), given), where)
             faults += [(where, fault) for fault in _phase_faults(label, config)]
             phases.append(Phase(name=label, config=config, gate=phase.gate))
         except ConfigFaultsError as error:
@@ -175,8 +177,9 @@ def _resolved(
 
 
 def _readable(values: Mapping[str, Any]) -> CurriculumConfig:
-    """A curriculum of the values that have no fault of their own. It has no phases if they make
-    none.
+    """Build a curriculum of the values that have no fault of their own.
+
+    It has no phases if they make none.
     """
     try:
         return CurriculumConfig.model_validate(dict(values))
@@ -187,7 +190,7 @@ def _readable(values: Mapping[str, Any]) -> CurriculumConfig:
 
 
 def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
-    """What a curriculum does not allow in a phase that could be a run."""
+    """Yield what a curriculum does not allow in a phase that could be a run."""
     if not _NAME.fullmatch(label):
         yield "a phase's name is lower-case letters, digits and '_', at most 31"
     if config.sweep.on:
@@ -211,7 +214,7 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
 def _together(
     faults: Sequence[tuple[str, str]], phases: Sequence[str], file: str
 ) -> list[tuple[str, str]]:
-    """The faults, where one that all of several phases share is named once."""
+    """Merge the faults: one that all of several phases share is named once."""
     shared = {
         what
         for where, what in faults
@@ -224,8 +227,9 @@ def _together(
 
 
 def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
-    """The overrides of one phase's run, in order, as `section.key=value`: those of every phase, and
-    its own.
+    """List the overrides of one phase's run, in order, as `section.key=value`.
+
+    They are those of every phase, and its own.
     """
     own = f"phases.{label}.run."
     return [
@@ -237,7 +241,7 @@ def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
 
 
 def dump_curriculum(curriculum: Curriculum) -> str:
-    """Every key of every phase as YAML, which `load_curriculum` can read."""
+    """Write every key of every phase as YAML, which `load_curriculum` can read."""
     return dump_yaml(
         {
             "enforce_gates": curriculum.enforce_gates,
@@ -254,8 +258,7 @@ def dump_curriculum(curriculum: Curriculum) -> str:
 
 
 def read_curriculum(folder: Path) -> Curriculum:
-    """The curriculum of a folder that `jaxtrade curriculum` created, by this version or an earlier
-    one.
+    """Read the curriculum of a folder that this or an earlier `jaxtrade curriculum` created.
 
     Raises ConfigError if it is not such a folder.
     """
@@ -268,14 +271,17 @@ def read_curriculum(folder: Path) -> Curriculum:
 
     def make(sections: Mapping[str, Any], where: str) -> RunConfig:
         files.require_trusted(module_names(sections), folder)
-        return make_config(migrated(sections), where, stored=True)
+        return make_config(migrate(sections), where, stored=True)
 
-    return _resolved(str(path), str(path), read_values(path, exact=True), (), (), make)
+    return _resolve_values(str(path), str(path), read_values(path, exact=True), (), (), make)
 
 
 def written_digest(folder: Path) -> str:
-    """The digest of what the folder's file says. Equal to `Curriculum.digest` of the version that
-    wrote the file; keys that were renamed or added later do not change it."""
+    """Compute the digest of what the folder's file says.
+
+    It is equal to `Curriculum.digest` of the version that wrote the file; keys that were renamed or
+    added later do not change it.
+    """
     values = read_values(folder / CURRICULUM, exact=True)
     # A key that was taken out gives another digest, which says that the file has changed.
     return digest_of(

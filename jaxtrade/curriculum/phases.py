@@ -38,29 +38,29 @@ from jaxtrade.evaluation.evaluate import evaluate_symbol
 from jaxtrade.evaluation.evaluators import mean_reward
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
-from jaxtrade.notation import money
+from jaxtrade.formatting import money
 from jaxtrade.progress.screen import Plain, Screen
-from jaxtrade.rl.state import Policy, closed
-from jaxtrade.rl.transfer import coverage_json, movement, percent
+from jaxtrade.rl.state import Policy, lock_actions
+from jaxtrade.rl.transfer import coverage_json, list_moved_groups, percent
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor, closing_line, closing_of
-from jaxtrade.runs.beginning import (
-    Beginning,
+from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.initial_state import (
+    InitialState,
     Source,
     adopt,
+    begin_from,
     fit,
-    layout_of,
+    label_policy,
     load_source,
     require_carried,
-    transferred,
 )
-from jaxtrade.runs.compute import settle
-from jaxtrade.runs.evaluate import history
-from jaxtrade.runs.plan import check_alone
+from jaxtrade.runs.plan import refuse_source_settings
 from jaxtrade.runs.setup import Setup, params_shown, prepare
 from jaxtrade.runs.train import resume, run
+from jaxtrade.runs.xla_settings import apply_xla_settings
 from jaxtrade.storage import digests
-from jaxtrade.text import Tell, aligned, ruled
+from jaxtrade.text import Log, align, underline
 from jaxtrade.types import PyTree
 
 # Check a transfer before the first update: the transferred policy must act exactly as its source
@@ -76,8 +76,11 @@ SEEN_AND_DONE = (
 
 
 def common_sessions(one: Setup, other: Setup) -> list[np.ndarray]:
-    """For each of two setups on one market, the rows of its session table that both hold out for
-    validation, on the same dates and with equally many bars."""
+    """Find the sessions that two setups on one market both hold out for validation.
+
+    For each setup these are rows of its session table, on the same dates and with equally
+    many bars.
+    """
 
     def held_out(setup: Setup) -> dict[Any, int]:
         sessions, held = setup.market.data.sessions, setup.splits["validation"]
@@ -105,12 +108,12 @@ def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, Ag
     return {agent.name: agent for agent in result.agents}
 
 
-def _named(setup: Setup, name: str, policy: PyTree) -> Agent:
+def _make_agent(setup: Setup, name: str, policy: PyTree) -> Agent:
     return greedy(setup.algorithm, policy, setup.env)._replace(name=name)
 
 
 def _same(a: AgentResult, b: AgentResult) -> bool:
-    """Whether two results have the same actions and equities, with account rules and without."""
+    """Return whether both results have the same actions and equities, with rules and without."""
     return all(
         np.array_equal(x.action, y.action) and np.array_equal(x.equity, y.equity)
         for x, y in ((a.account, b.account), (a.strategy, b.strategy))
@@ -118,15 +121,16 @@ def _same(a: AgentResult, b: AgentResult) -> bool:
 
 
 def under(source: Source, setup: Setup) -> Setup:
-    """A setup with the source's task, slots and network, and the phase's market, account, costs and
-    brackets.
+    """Combine the source's task, slots and network with the phase's conditions.
+
+    These are the phase's market, account, costs and brackets.
     """
     own = source.config.env
     env = {name: getattr(own, name) for name in SEEN_AND_DONE}
-    return prepare(setup.config.replaced(env=env, network=source.config.network))
+    return prepare(setup.config.replace(env=env, network=source.config.network))
 
 
-def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any]:
+def start_check(source: Source, setup: Setup, begun: InitialState) -> dict[str, Any]:
     """Compare the source, transferred and fresh greedy policies on the same validation sessions.
 
     All three run under the phase's conditions. Returns plain data: the number of sessions; `equal`,
@@ -142,17 +146,17 @@ def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any
     begins = setup.algorithm.policy(begun.state)
     before = _results(
         source_setup,
-        [_named(source_setup, "source", Policy(source.params, source.normaliser))],
+        [_make_agent(source_setup, "source", Policy(source.params, source.normaliser))],
         source_ids,
     )
-    shut = begins.replace(opening=closed(begins.opening))
+    shut = begins.replace(opening=lock_actions(begins.opening))
     # The fresh policy carries the same `opening` as the transferred one, so that one compiled
     # program serves both. Its opening is not closed, so it may use every action.
     every = setup.algorithm.policy(
         fresh.replace(opening=begun.state.opening, update=fresh.total_updates)
     )
     after = _results(
-        setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids
+        setup, [_make_agent(setup, "transferred", shut), _make_agent(setup, "fresh", every)], ids
     )
     results = before | after
     figures = {
@@ -164,7 +168,7 @@ def start_check(source: Source, setup: Setup, begun: Beginning) -> dict[str, Any
 
 
 def start_line(check: dict[str, Any]) -> str:
-    """The check as one line."""
+    """Format the check as one line."""
     if check["equal"] is None:
         return "step 0: source and phase hold no validation session in common; nothing was compared"
     net = check["net_profit"]
@@ -212,14 +216,17 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
 
 
 def report_text(document: dict[str, Any]) -> str:
-    """The report as text: a table of the phases, then what each transfer did and which inputs never
-    varied, and at the end one line about the advisor of each phase that had one."""
+    """Format the report as text: a table of the phases, then what each transfer did.
+
+    Inputs that never varied follow, and at the end one line about the advisor of each phase that
+    had one.
+    """
     steps = 0
     rows: list[Sequence[str]] = [HEAD]
     for row in document["phases"]:
         steps += row["steps"]
         rows.append(_row(row, steps))
-    table = ruled(aligned(rows, range(len(HEAD))))
+    table = underline(align(rows, range(len(HEAD))))
     notes = []
     for row in document["phases"]:
         if row["start"] is not None:
@@ -285,6 +292,7 @@ def check_gate(
         result: the evaluation on the validation sessions, with an agent `greedy`.
         reward: that agent's mean reward per session (`evaluation.evaluators.mean_reward`).
         history: the rows of the run's metrics, for the KL.
+
     Raises:
         ConfigError: the gate cannot be evaluated (no metrics).
     """
@@ -315,11 +323,10 @@ def check_gate(
 OFF = "off"
 
 
-def with_possible_advisors(phases: Sequence[Phase], tell: Tell) -> tuple[Phase, ...]:
-    """The phases, without each advisor that cannot serve the phase's bars (`rules` need a volume,
-    for example).
+def with_possible_advisors(phases: Sequence[Phase], log: Log) -> tuple[Phase, ...]:
+    """Remove each advisor that cannot serve its phase's bars (`rules` need a volume, for example).
 
-    Meant for advisors that nobody asked for. `tell` receives one line, with the reason, for each
+    Meant for advisors that nobody asked for. `log` receives one line, with the reason, for each
     that is left out. Raises as `prepare`.
     """
 
@@ -330,10 +337,8 @@ def with_possible_advisors(phases: Sequence[Phase], tell: Tell) -> tuple[Phase, 
         try:
             check_advisor(phase.config, market)
         except (ConfigError, DataError) as error:
-            tell(
-                f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}"
-            )
-            return phase.replaced(config={"advisor": {"kind": OFF}})
+            log(f"phase {phase.name}: trains without an advisor (choose one by --advisor): {error}")
+            return phase.replace(config={"advisor": {"kind": OFF}})
         return phase
 
     return tuple(map(possible, phases))
@@ -345,9 +350,9 @@ BEGIN = "begin.json"
 class CurriculumResult(NamedTuple):
     """The outcome of a curriculum.
 
-    report: text. document: the same content as plain data. exit_code: 0, or 1 if a gate or a
-        learning-health check
-    failed.
+    report: text.
+    document: the same content as plain data.
+    exit_code: 0, or 1 if a gate or a learning-health check failed.
     """
 
     path: Path
@@ -362,7 +367,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def first_phase(curriculum: Curriculum, source: Source | None, name: str | None) -> int:
-    """Index of the phase at which a curriculum begins.
+    """Find the index of the phase at which a curriculum begins.
 
     It is the phase called `name`, if given; else the phase after the one that has the source's
     task; else the first. Raises ConfigError for an unknown name, a later phase without a source, or
@@ -405,15 +410,15 @@ def run_curriculum(
 ) -> CurriculumResult:
     """Train all phases, from the first or from the one after `source`, in a new folder.
 
-    screen: as in `runs.train.run`. optional: whether a phase whose advisor cannot serve its
-        bars trains without
-    it, with a message, instead of being refused.
+    screen: as in `runs.train.run`.
+    optional: whether a phase whose advisor cannot serve its bars trains without it, with a message,
+        instead of being refused.
 
     Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
     shown = Plain() if screen is None else screen
     shown.phase("loading", "the markets of all phases")
-    settle(
+    apply_xla_settings(
         [phase.config for phase in curriculum.phases]
     )  # must precede JAX, which loading a source starts
     loaded = None if source is None else load_source(source)
@@ -421,7 +426,7 @@ def run_curriculum(
     rundir.check_new(path)
     if optional:
         phases = with_possible_advisors(curriculum.phases, shown.message)
-        curriculum = curriculum.replaced(phases=phases)
+        curriculum = curriculum.replace(phases=phases)
     curriculum = _with_models(curriculum, first, shown)
     _check_possible(curriculum.phases[first:], loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -443,31 +448,30 @@ def run_curriculum(
     if path.exists():  # the check above has shown that it is empty
         path.rmdir()
     new.rename(path)
-    with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
+    with rundir.lock_run(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, shown)
 
 
 def _with_models(curriculum: Curriculum, first: int, screen: Screen) -> Curriculum:
-    """The curriculum in which each phase from `first` on names the model of its server. Raises
-    ConfigError.
-    """
+    """Enter the model of its server in each phase from `first` on. Raises ConfigError."""
     phases = [
-        phase if number < first else phase.replaced(config=with_model(phase.config, screen.message))
+        phase if number < first else phase.replace(config=with_model(phase.config, screen.message))
         for number, phase in enumerate(curriculum.phases)
     ]
-    return curriculum.replaced(phases=tuple(phases))
+    return curriculum.replace(phases=tuple(phases))
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
-    """Check that every phase can run, before the first one is trained. Raises ConfigError,
-    DataError.
+    """Check that every phase can run, before the first one is trained.
+
+    Raises ConfigError, DataError.
     """
     before = None if source is None else (source.config, f"source {source.path} (--from)")
     for phase in phases:
         config = phase.config
         check_advisor(config, prepare(config).single)
         if before is None:
-            check_alone(config)
+            refuse_source_settings(config)
         else:
             trained, where = before
             try:
@@ -479,8 +483,9 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
 
 
 def resume_curriculum(path: Path, screen: Screen | None = None) -> CurriculumResult:
-    """Continue the curriculum in a folder from where it stopped. screen: as in
-    `runs.train.run`.
+    """Continue the curriculum in a folder from where it stopped.
+
+    screen: as in `runs.train.run`.
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
@@ -490,28 +495,31 @@ def resume_curriculum(path: Path, screen: Screen | None = None) -> CurriculumRes
             f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
             "a new one with the change"
         )
-    curriculum = _located(read_curriculum(path), begin.get("files", {}), path)
+    curriculum = _locate_files(read_curriculum(path), begin.get("files", {}), path)
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = (
         begin["nproc"],
         begin["xla_flags"],
     )  # must be set before JAX starts
-    with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
+    with rundir.lock_run(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, Plain() if screen is None else screen)
 
 
-def _located(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) -> Curriculum:
-    """The curriculum with the paths at which its files are now. recorded: phase -> its files."""
+def _locate_files(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) -> Curriculum:
+    """Replace the curriculum's paths by those at which its files are now.
+
+    recorded: phase -> its files.
+    """
     phases = []
     for phase in curriculum.phases:
         manifest = {files.FILES: recorded.get(phase.name, {})}
         config = files.locate(phase.config, manifest, path)
         files.require(config, manifest, path)
-        phases.append(phase.replaced(config=config))
-    return curriculum.replaced(phases=tuple(phases))
+        phases.append(phase.replace(config=config))
+    return curriculum.replace(phases=tuple(phases))
 
 
 def how_to_continue(path: Path) -> str:
-    """What to say about a curriculum that has been stopped."""
+    """Explain how to continue a curriculum that has been stopped."""
     return f"continue with: jaxtrade curriculum --resume {path}"
 
 
@@ -569,7 +577,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen
     if loaded is not None and not start.is_file():
         config = adopt(phase.config, loaded)
         setup = prepare(config)
-        begun = transferred(setup, loaded)
+        begun = begin_from(setup, loaded)
         assert begun.coverage is not None
         folder.parent.mkdir(parents=True, exist_ok=True)
         rundir.write_json(
@@ -589,7 +597,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, screen: Screen
 
 
 def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
-    """The outcome of a phase: gate, figures, and how the parameters moved from the source's."""
+    """Compute a phase's outcome: gate, metrics, and how the parameters moved from the source's."""
     trained = load_source(folder)
     setup = prepare(trained.config)
     policy = load_policy(folder).policy
@@ -631,9 +639,9 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     if (advice := closing_of(folder, trained.config.advisor.kind, history(folder))) is not None:
         found["advice"] = advice
     if source is not None:
-        begun = transferred(setup, load_source(source))
-        moved = movement(
-            begun.state.params, trained.params, layout_of(trained.config), trained.normaliser
+        begun = begin_from(setup, load_source(source))
+        moved = list_moved_groups(
+            begun.state.params, trained.params, label_policy(trained.config), trained.normaliser
         )
         found["movement"] = moved | {"moved": len(moved["moved"])}
     return found

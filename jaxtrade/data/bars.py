@@ -11,15 +11,17 @@ import numpy as np
 from jaxtrade.data.calendar.schedule import DAY, local_seconds, run_starts, trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import local
+from jaxtrade.formatting import local
 from jaxtrade.text import several, short_repr
 
 PRICES = ("open", "high", "low", "close")
 
 
 def place_of(source: str, first_line: int, row: int) -> str:
-    """The place of a data row, counted from 0: `file.csv:12`, or `frame: row 10 (0-based)` if the
-    source has no lines (`first_line` is 0).
+    """Return the place of a data row, counted from 0.
+
+    It is `file.csv:12`, or `frame: row 10 (0-based)` if the source has no lines (`first_line`
+    is 0).
     """
     return f"{source}:{row + first_line}" if first_line else f"{source}: row {row} (0-based)"
 
@@ -37,10 +39,10 @@ class Side(NamedTuple):
 class Leg:
     """One contract of a spliced series.
 
-    first: the trade date (ISO) from which it is front; `start` for the first contract. step: its
-        close minus the previous contract's close, in points. common: UTC seconds of the bar at
-        which `step` is measured, the last one before the splice that both contracts have. step
-        and common are None if they have no bar in common.
+    first: the trade date (ISO) from which it is front; `start` for the first contract.
+    step: its close minus the previous contract's close, in points.
+    common: UTC seconds of the bar at which `step` is measured, the last one before the splice that
+        both contracts have. step and common are None if they have no bar in common.
     """
 
     expiry: str
@@ -50,7 +52,7 @@ class Leg:
 
 
 def splice_dates(legs: tuple[Leg, ...]) -> np.ndarray:
-    """Trade dates on which a new contract becomes front, datetime64[D]."""
+    """Return the trade dates on which a new contract becomes front (datetime64[D])."""
     return np.array([leg.first for leg in legs[1:]], "datetime64[D]")
 
 
@@ -58,20 +60,20 @@ def splice_dates(legs: tuple[Leg, ...]) -> np.ndarray:
 class Places:
     """The places of T bars in one source.
 
-    rows: int32[T], the data row of each bar, counted from 0. first_line: the line of data row 0; 0
-        if the source has no lines (Parquet, a frame).
+    rows: int32[T], the data row of each bar, counted from 0.
+    first_line: the line of data row 0; 0 if the source has no lines (Parquet, a frame).
     """
 
     source: str
     rows: np.ndarray
     first_line: int
 
-    def chosen(self, keep: np.ndarray | slice) -> Places:
-        """The places of the selected bars."""
+    def select(self, keep: np.ndarray | slice) -> Places:
+        """Return the places of the selected bars."""
         return replace(self, rows=self.rows[keep])
 
     def text(self, bar: int) -> str:
-        """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
+        """Return the place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
         return place_of(self.source, self.first_line, int(self.rows[bar]))
 
 
@@ -79,15 +81,16 @@ class Places:
 class Bars:
     """T bars of one contract in time order.
 
-    time: int64[T], UTC seconds of each bar's open. open, high, low, close: int32[T], ticks; the bid
-        if the bars have
-    two sides. volume: float64[T], zeros if the source has none. ask: the ask prices of two-sided
-    bars, never below the bid; None for one-sided bars. contract: its slippage is 0 for two-sided
-    bars, because their fills pay the spread.
-    source: the name of the file. notes: what was assumed while reading. legs: the contracts of a
-        spliced series in
-    time order; empty for a single contract. places: where the bars stand in their file (prices of a
-    second file: in that one); None if they come from no file, or from a market that was kept.
+    time: int64[T], UTC seconds of each bar's open.
+    open, high, low, close: int32[T], ticks; the bid if the bars have two sides.
+    volume: float64[T], zeros if the source has none.
+    ask: the ask prices of two-sided bars, never below the bid; None for one-sided bars.
+    contract: its slippage is 0 for two-sided bars, because their fills pay the spread.
+    source: the name of the file.
+    notes: what was assumed while reading.
+    legs: the contracts of a spliced series in time order; empty for a single contract.
+    places: where the bars stand in their file (prices of a second file: in that one); None if they
+        come from no file, or from a market that was kept.
     """
 
     time: np.ndarray
@@ -121,13 +124,13 @@ class Bars:
         )
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
-        """The selected bars."""
+        """Return the selected bars."""
         sides = (Side(*(prices[keep] for prices in side)) for side in self.quotes)
         return self.with_quotes(
             *sides,
             time=self.time[keep],
             volume=self.volume[keep],
-            places=self.places and self.places.chosen(keep),
+            places=self.places and self.places.select(keep),
         )
 
     @property
@@ -137,7 +140,7 @@ class Bars:
         return (first, self.ask) if self.ask else (first,)
 
     def with_quotes(self, first: Side, ask: Side | None = None, **others: Any) -> Bars:
-        """The bars with other prices, and others of their fields."""
+        """Return the bars with other prices, and with other values of the fields `others`."""
         return replace(self, **first._asdict(), ask=ask, **others)
 
     @cached_property
@@ -170,7 +173,9 @@ class Bars:
     @property
     def mid(self) -> Bars:
         """Bars with floor((bid + ask) / 2) in each field. Features are computed from these.
-        One-sided bars are returned unchanged."""
+
+        One-sided bars are returned unchanged.
+        """
         if not self.ask:
             return self
         bid, ask = self.quotes
@@ -179,7 +184,10 @@ class Bars:
         )
 
     def between(self, start: str | None, end: str | None) -> Bars:
-        """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
+        """Return the bars of trade dates start..end (ISO, inclusive).
+
+        Raises DataError if none is left.
+        """
         if not start and not end:
             return self
         days = self.trade_dates

@@ -22,10 +22,10 @@ from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jaxtrade.config import DataConfig, RunConfig, find_file, read_values, shown, validated
+from jaxtrade.config import DataConfig, RunConfig, find_file, name_config, read_values, validate
 from jaxtrade.config.base import NotNegative, Positive
 from jaxtrade.config.faults import suggest
-from jaxtrade.config.load import shipped
+from jaxtrade.config.load import list_shipped
 from jaxtrade.errors import ConfigError
 
 ZONE = "America/New_York"
@@ -51,15 +51,18 @@ RANGE_MARGIN = 0.10
 
 @dataclass(frozen=True)
 class Contract:
-    """Fixed figures of one market.
+    """Fixed numbers of one market.
 
-    tick_size: points. tick_mills: value of one tick of one contract, in mills of `currency`.
-        commission_mills: dollar
-    mills per side and contract. slippage_ticks: ticks lost per market or stop fill. min_stop_ticks:
-    smallest stop distance. micro: ten micros count as one mini in contract caps. turn_hour:
-    exchange hour at which the next trade date begins (0 for shares: the trade date is the New York
-    date). calendar: the product group whose hours and holidays apply. price_ranges: (year, low,
-    high) in points; bars of that year must lie inside.
+    tick_size: points.
+    tick_mills: value of one tick of one contract, in mills of `currency`.
+    commission_mills: dollar mills per side and contract.
+    slippage_ticks: ticks lost per market or stop fill.
+    min_stop_ticks: smallest stop distance.
+    micro: ten micros count as one mini in contract caps.
+    turn_hour: exchange hour at which the next trade date begins (0 for shares: the trade date is
+        the New York date).
+    calendar: the product group whose hours and holidays apply.
+    price_ranges: (year, low, high) in points; bars of that year must lie inside.
     """
 
     symbol: str
@@ -83,18 +86,18 @@ class Contract:
         return max(0, -int(exponent))
 
     def price_range(self, year: int) -> tuple[float, float] | None:
-        """Plausible (low, high) in points for bars of a calendar year; None if no range is
-        known.
+        """Return plausible (low, high) in points for bars of a calendar year.
+
+        None if no range is known.
         """
         ranges = ((low, high) for known, low, high in self.price_ranges if known == year)
         return next(ranges, None)
 
     def under(self, config: RunConfig) -> Contract:
-        """The contract with a configuration's costs and minimum stop in place of its own.
+        """Return the contract with a configuration's costs and minimum stop in place of its own.
 
-        The default minimum stop under `env.scaling: seed` is 1 tick.
-
-        Raises ConfigError if the commission is not a whole number of mills.
+        The default minimum stop under `env.scaling: seed` is 1 tick. Raises ConfigError if the
+        commission is not a whole number of mills.
         """
         chosen = {}
         if config.costs.commission is not None:
@@ -109,8 +112,11 @@ class Contract:
 
 
 def whole_mills(money: float | Decimal | str, key: str) -> int:
-    """Money -> integer mills. Raises ConfigError naming `key` unless the result is whole, at least
-    0 and within half of int32's range."""
+    """Convert money to integer mills.
+
+    Raises ConfigError naming `key` unless the result is whole, at least 0 and within half of
+    int32's range.
+    """
     mills = Decimal(str(money)) * 1000
     if mills != mills.to_integral_value():
         raise ConfigError(
@@ -124,17 +130,18 @@ def whole_mills(money: float | Decimal | str, key: str) -> int:
 
 
 def _markets() -> dict[str, Contract]:
-    """The markets of markets.csv, with the ranges of price_ranges.csv.
+    """Read the markets of markets.csv, with the ranges of price_ranges.csv.
 
     Minimum stops are about $100 per mini (NQ: 5 points), several times the usual spread of one
     tick. CME charges more for metals, energy and currencies than for equity indices, so there are
     two pairs of commissions. Sizes: GC 100 troy ounces, CL 1,000 barrels, their micros a tenth of
-    that; 6E 125,000 EUR. FX: a lot is 100,000 units of the base currency, and a tick is a tenth of
-    a pip. Per lot it is worth $1 (EURUSD, GBPUSD), 100 JPY (USDJPY) or 1 CHF (USDCHF). With
-    one-sided bars, the default slippage per side is half of a measured mean spread: EURUSD 1.17
-    pips (OANDA 2014), GBPUSD 0.76 and USDJPY 0.32 pips (FXCM); USDCHF uses that of GBPUSD. With
-    two-sided bars there is no slippage. $3.00 per side is a common commission of raw-spread
-    accounts.
+    that; 6E 125,000 EUR.
+
+    FX: a lot is 100,000 units of the base currency, and a tick is a tenth of a pip. Per lot it is
+    worth $1 (EURUSD, GBPUSD), 100 JPY (USDJPY) or 1 CHF (USDCHF). With one-sided bars, the default
+    slippage per side is half of a measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD 0.76
+    and USDJPY 0.32 pips (FXCM); USDCHF uses that of GBPUSD. With two-sided bars there is no
+    slippage. $3.00 per side is a common commission of raw-spread accounts.
     """
     years, found = _table("price_ranges.csv"), {}
     for row in _table("markets.csv"):
@@ -168,13 +175,16 @@ CONTRACTS: dict[str, Contract] = _markets()
 
 
 def shipped_contracts() -> tuple[str, ...]:
-    """The contracts that come with the package and are no built-in market."""
-    return tuple(path.stem for path in shipped("contracts"))
+    """List the contracts that come with the package and are no built-in market."""
+    return tuple(path.stem for path in list_shipped("contracts"))
 
 
 def get_contract(symbol: str) -> Contract:
-    """The contract of a market symbol. Raises ConfigError with the known symbols, the nearest
-    match, and the ways to name another market's contract."""
+    """Return the contract of a market symbol.
+
+    Raises ConfigError with the known symbols, the nearest match, and the ways to name another
+    market's contract.
+    """
     contract = CONTRACTS.get(symbol.upper())
     if contract is not None:
         return contract
@@ -196,7 +206,7 @@ def get_contract(symbol: str) -> Contract:
 
 
 def require_bundled(symbol: str) -> None:
-    """Raises ConfigError if the package has no bars of this market."""
+    """Raise ConfigError if the package has no bars of this market."""
     if symbol not in BUNDLED:
         raise ConfigError(
             f"data.market = {symbol}: no bars are bundled for {symbol} (bundled: {', '.join(BUNDLED)}); "
@@ -265,18 +275,18 @@ def load_contract(name: str) -> Contract:
     Raises ConfigError with file, key and value of every fault.
     """
     path = find_file(name, "contracts", "contract")
-    given = validated(ContractFile, read_values(path), shown(path))
-    tick_mills = whole_mills(given.tick_value, f"{shown(path)}: tick_value")
+    given = validate(ContractFile, read_values(path), name_config(path))
+    tick_mills = whole_mills(given.tick_value, f"{name_config(path)}: tick_value")
     if tick_mills == 0:
         raise ConfigError(
-            f"{shown(path)}: tick_value = {given.tick_value}: a tick is worth at least one mill (0.001)"
+            f"{name_config(path)}: tick_value = {given.tick_value}: a tick is worth at least one mill (0.001)"
         )
     same = ("symbol", "kind", "currency", "min_stop_ticks", "micro", "calendar")
     return Contract(
         **{name: getattr(given, name) for name in same},
         tick_size=Decimal(str(given.tick_size)),
         tick_mills=tick_mills,
-        commission_mills=whole_mills(given.commission, f"{shown(path)}: commission"),
+        commission_mills=whole_mills(given.commission, f"{name_config(path)}: commission"),
         slippage_ticks=given.slippage,
         turn_hour=TURN_HOUR[given.kind],
         price_ranges=tuple(
@@ -286,9 +296,7 @@ def load_contract(name: str) -> Contract:
 
 
 def contract_of(data: DataConfig) -> Contract:
-    """The contract of `data.contract` if that is given, else the known contract of
-    `data.market`.
-    """
+    """Return the contract of `data.contract` if given, else the known contract of `data.market`."""
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
 
 
@@ -303,7 +311,7 @@ def micro_of(contract: Contract) -> Contract | None:
 
 
 def known_contract(symbol: str) -> Contract | None:
-    """The built-in market or shipped contract of this symbol; None if there is none."""
+    """Return the built-in market or shipped contract of this symbol; None if there is none."""
     symbol = symbol.upper()
     if symbol in CONTRACTS:
         return CONTRACTS[symbol]
@@ -311,10 +319,10 @@ def known_contract(symbol: str) -> Contract | None:
 
 
 def contract_named(given: Contract | str) -> Contract:
-    """A contract as it is, or the one that a name means: a market (`ES`), a shipped contract
-    (`SPY`) or a contract file.
+    """Return a contract as it is, or the one that a name means.
 
-    Raises ConfigError with the known names, and with the way to state a contract of one's own.
+    A name is a market (`ES`), a shipped contract (`SPY`) or a contract file. Raises ConfigError
+    with the known names, and with the way to state a contract of one's own.
     """
     if not isinstance(given, str):
         return given

@@ -24,7 +24,7 @@ from jaxtrade.data.findings import check_bars
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.sources import dollars_per_tick, read_keys
-from jaxtrade.notation import cost, iso, local
+from jaxtrade.formatting import cost, iso, local
 from jaxtrade.text import several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
@@ -34,20 +34,21 @@ DAYS_SHOWN, HOLES_SHOWN = 40, 6  # days with holes, and holes of one day
 
 
 def decision_rows(market: Market) -> np.ndarray:
-    """Every decision bar of every session, int64."""
+    """Return every decision bar of every session (int64)."""
     sessions = market.data.sessions
     first, last = np.asarray(sessions.first), np.asarray(sessions.last)
     return np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
 
 
 def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
-    """The usual decision hours in the market's own time zone, HH:MM: each is the most common one of
-    all sessions.
+    """Return the usual decision hours in the market's own time zone, HH:MM.
 
-    first: the open of the first bar at which the agent may open a position. last: the same of the
-        last bar; None if it
-    may open in no session. flat: when it must be flat. zone: the IANA name. flat (argument): UTC
-    seconds, int64[N].
+    Each is the most common one of all sessions.
+    first: the open of the first bar at which the agent may open a position.
+    last: the same of the last bar; None if it may open in no session.
+    flat: when it must be flat.
+    zone: the IANA name.
+    flat (argument): UTC seconds, int64[N].
     """
     time, left = np.asarray(market.bars.time), np.asarray(market.data.bars_to_flat)
     begin, end = np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
@@ -66,24 +67,23 @@ def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
 
 
 def _usual_clock(stamps: np.ndarray, market: Market) -> str:
-    """The most common time of day of UTC stamps, HH:MM in the market's time zone."""
+    """Return the most common time of day of UTC stamps, HH:MM in the market's time zone."""
     return hhmm(most_common(local_seconds(stamps, market.contract.zone) % DAY))
 
 
 def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
-    """max(min_stop, ceil(stop_atr * S / 14)) at the given rows, int64 ticks."""
+    """Compute max(min_stop, ceil(stop_atr * S / 14)) at the given rows (int64 ticks)."""
     total = np.asarray(market.data.tr_sum)[rows].astype(np.int64)
     least, multiple = market.contract.under(config).min_stop_ticks, config.brackets.stop_thousandths
     return np.maximum(least, -(-multiple * total // 14_000))
 
 
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
-    """Share of decisions after which the next bar touches both stop and target of a new long or
-    short bracket.
+    """Compute the share of decisions whose next bar touches both stop and target.
 
-    Such a bar does not say which came first, so `env.intrabar` decides. The bracket lies around the
-    next bar's open (the ask for a long, the bid for a short). The position is closed on the other
-    side of the market.
+    The bracket is that of a new long or short. Such a bar does not say which came first, so
+    `env.intrabar` decides. The bracket lies around the next bar's open (the ask for a long, the bid
+    for a short). The position is closed on the other side of the market.
     """
     stop = stop_ticks(market, config, rows)
     target = config.brackets.target_multiple * stop
@@ -97,10 +97,14 @@ def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> floa
 
 
 class RoundTurn(NamedTuple):
-    """Dollars per contract over the decision bars. cost: commission, mean spread (two-sided bars
-    only) and slippage, with a market or stop order on both sides. risk: the money between entry and
-    the median stop. tick: the value of a tick; if profits are converted, the median. spread, stop:
-    ticks, the mean and the median."""
+    """Dollars per contract over the decision bars.
+
+    cost: commission, mean spread (two-sided bars only) and slippage, with a market or stop order on
+        both sides.
+    risk: the money between entry and the median stop.
+    tick: the value of a tick; if profits are converted, the median.
+    spread, stop: ticks, the mean and the median.
+    """
 
     cost: float
     risk: float
@@ -110,7 +114,7 @@ class RoundTurn(NamedTuple):
 
 
 def round_turn(market: Market, config: RunConfig) -> RoundTurn:
-    """What a round turn costs, and what it risks."""
+    """Compute what a round turn costs, and what it risks."""
     rows, contract = decision_rows(market), market.contract.under(config)
     stop = float(np.median(stop_ticks(market, config, rows)))
     # Entries fill at the opens after the decision bars.
@@ -124,9 +128,10 @@ def round_turn(market: Market, config: RunConfig) -> RoundTurn:
 
 
 def cost_warning(cost: float, risk: float) -> str | None:
-    """A warning if a round turn costs more than a quarter of the money at risk; None otherwise.
-    Dollars, as in
-    `RoundTurn`."""
+    """Return a warning if a round turn costs more than a quarter of the money at risk, else None.
+
+    Amounts are dollars, as in `RoundTurn`.
+    """
     if cost <= COST_WARNING * risk:
         return None
     return (
@@ -179,15 +184,15 @@ def warn_of_sizes(market: Market, config: RunConfig) -> tuple[str, ...]:
 
 
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
-    """Figures of a market under a configuration. Money is in dollars, shares are fractions.
+    """Compute metrics of a market under a configuration. Money is in dollars, shares are fractions.
 
-    `tick_value`: if profits are converted, the median over the decision bars. `cost_over_stop`: the
-        cost of a round
-    turn divided by the money at risk at the median stop (`RoundTurn`). `calendar_verified_to`: the
-    last trade date of the shipped calendar that exchange notices have verified; None for a calendar
-    file or inferred hours.
-    `projected_sessions`: the number of sessions after that date. `decision_hours`: see
-        `decision_hours`.
+    tick_value: if profits are converted, the median over the decision bars.
+    cost_over_stop: the cost of a round turn divided by the money at risk at the median
+        stop (`RoundTurn`).
+    calendar_verified_to: the last trade date of the shipped calendar that exchange notices have
+        verified; None for a calendar file or inferred hours.
+    projected_sessions: the number of sessions after that date.
+    decision_hours: see `decision_hours`.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
@@ -213,7 +218,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "calendar_verified_to": (
             None if np.isnat(schedule.verified_to) else str(schedule.verified_to)
         ),
-        "projected_sessions": int(schedule.projected[at].sum()),
+        "projected_sessions": int(schedule.is_projected[at].sum()),
         "decision_hours": decision_hours(market, schedule.flat[at]),
         "decision_bars": len(rows),
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
@@ -274,7 +279,7 @@ def _hours(hours: dict[str, str | None]) -> str:
 
 
 def _costs(facts: dict[str, Any]) -> str:
-    """Commission, slippage and a round turn, money first."""
+    """Format commission, slippage and a round turn, money first."""
     ticks, each = facts["slippage_ticks"], facts["tick_value"]
     size = several(ticks, "tick") + ("" if ticks == 1 else f", {cost(each)} per tick")
     return (
@@ -326,17 +331,21 @@ def list_hole_days(bars: Bars, schedule: Schedule) -> list[str]:
 
 
 def check(file: str, config: RunConfig) -> str:
-    """Read and validate one file and compare it with the calendar. Returns the findings as text.
+    """Read and validate one file and compare it with the calendar.
 
-    Raises DataError with every fault, or ConfigError for an unknown market.
+    Returns the findings as text. Raises DataError with every fault, or ConfigError for an
+    unknown market.
     """
     bars = load_bars(file, contract_of(config.data), **read_keys(config, False))
     return check_text(bars, config)
 
 
 def check_text(bars: Bars, config: RunConfig) -> str:
-    """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the
-    calendar, or for a likely share split that is not stated."""
+    """Return the summary and calendar findings of validated bars.
+
+    Raises DataError if the bars contradict the calendar, or for a likely share split that is
+    not stated.
+    """
     schedule, noted, found = check_bars(bars, config)
     warnings = sum(line.startswith("WARNING: ") for line in noted)
     low, high = (

@@ -73,10 +73,11 @@ CENTRED: dict[str, tuple[float, float]] = {  # unit -> what is subtracted, and t
 def slot_value(
     unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float
 ) -> np.ndarray:
-    """The `value` part of one feature's slots, float64[T].
+    """Compute the `value` part of one feature's slots (float64[T]).
 
-    x: float64[T], the feature's column of the float table (`schema.UNITS`). close: ticks. tick:
-        points.
+    x: float64[T], the feature's column of the float table (`schema.UNITS`).
+    close: ticks.
+    tick: points.
     """
     if scaling == "seed":
         match unit:
@@ -100,11 +101,11 @@ def slot_value(
 
 
 def price_base(lowest: int, highest: int, source: str) -> int:
-    """What is subtracted from prices in ticks before they become float32: 0 if they are exact as
-    they are.
+    """Return what is subtracted from prices in ticks before they become float32.
 
-    lowest, highest: of all prices of the market, ticks. Raises DataError if no base makes them
-        exact.
+    It is 0 if they are exact as they are.
+    lowest, highest: of all prices of the market, ticks.
+    Raises DataError if no base makes them exact.
     """
     if highest < EXACT:
         return 0
@@ -127,17 +128,17 @@ def host_view(
     context: tuple[str, ...] = (),
     base: int = 0,
 ) -> MarketView:
-    """The view of a float table, with NumPy leaves.
+    """Return the view of a float table, with NumPy leaves.
 
-    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick:
-        points. base: ticks, what
-    the table's close is relative to (`price_base`).
+    table: float32[T, C] with the columns of `schema.table_columns(features, context)`.
+    tick: points.
+    base: ticks, what the table's close is relative to (`price_base`).
     """
     units: list[Unit] = [feature_spec(name).unit for name in features]
     clocks, width = TIME_COLUMNS[scaling], len(features) + len(TIME_COLUMNS[scaling])
     has_levels = any(shape_of(unit, scaling).level for unit in units)
     value, level, now, seen = (
-        aligned(len(table), columns)
+        allocate_aligned(len(table), columns)
         for columns in (width, width if has_levels else 0, len(NOW), len(context))
     )
     for start in range(0, len(table), BLOCK):
@@ -174,9 +175,11 @@ def host_view(
     )
 
 
-def aligned(rows: int, columns: int) -> np.ndarray:
-    """An uninitialised float32[rows, columns] that begins at a multiple of 64 bytes. JAX uses such
-    memory as it is on a CPU; any other array it copies."""
+def allocate_aligned(rows: int, columns: int) -> np.ndarray:
+    """Allocate an uninitialised float32[rows, columns] that begins at a multiple of 64 bytes.
+
+    JAX uses such memory as it is on a CPU; any other array it copies.
+    """
     size = rows * columns * np.dtype(np.float32).itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT
@@ -203,21 +206,21 @@ def float_table(
     config: RunConfig,
     base: int = 0,
 ) -> np.ndarray:
-    """The float32 table [T, C] with the columns of `schema.table_columns`. The close is in ticks,
-    relative to `base`.
+    """Compute the float32 table [T, C] with the columns of `schema.table_columns`.
 
-    NaN before a warm-up becomes 0. No decision reads those values.
+    The close is in ticks, relative to `base`. NaN before a warm-up becomes 0. No decision reads
+    those values.
     """
     context = context_features(config.env.task)
     windows = features.window_slices(ids)
     out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
 
     def feature(name: str) -> np.ndarray:
-        """One feature in the form that the table stores, float32[T]."""
+        """Return one feature in the form that the table stores (float32[T])."""
         spec, column = feature_spec(name), np.empty(len(host.close), np.float32)
         for rows in windows:
             part = features.take(host, rows)
-            values = features.stored(features.compute_feature(part, name), spec, part.close)
+            values = features.encode_feature(features.compute_feature(part, name), spec, part.close)
             column[rows] = np.nan_to_num(values, nan=0.0)
         return column
 
@@ -240,11 +243,10 @@ def float_table(
 def _clock_columns(
     bars: Bars, schedule: Schedule, config: RunConfig
 ) -> list[Callable[[], np.ndarray]]:
-    """Functions that compute hour, from_open_seed, to_close_seed, from_open, to_flat, each
-    float64[T].
+    """Return functions that compute the clock columns, each float64[T].
 
-    In rows without a scheduled session, `to_flat` counts to an ordinary day's flat time (16:59 for
-    futures).
+    They are hour, from_open_seed, to_close_seed, from_open, to_flat. In rows without a scheduled
+    session, `to_flat` counts to an ordinary day's flat time (16:59 for futures).
     """
     contract, overnight = bars.contract, config.session.overnight
     second = (local_seconds(bars.time, contract.zone) % 86_400).astype(
@@ -269,15 +271,15 @@ def _clock_columns(
 
 
 def words_of(digest: str) -> np.ndarray:
-    """uint32[8]: a fingerprint in hex as the device holds it."""
+    """Convert a fingerprint in hex to the form on the device (uint32[8])."""
     return np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32)
 
 
 def to_device(data: MarketData, config: RunConfig) -> MarketData:
-    """Copy a market with NumPy leaves to the device. It gets tables if `data.windows` says so, where
-    auto means on a TPU.
+    """Copy a market with NumPy leaves to the device.
 
-    Raises ConfigError as `with_tables`.
+    It gets tables if `data.windows` says so, where auto means on a TPU. Raises ConfigError
+    as `with_tables`.
     """
     # Nobody else holds the view's arrays, so JAX may use their memory as it is.
     view = jax.tree.map(jax.device_put, data.view)
@@ -294,16 +296,16 @@ LANES = 128  # a TPU pads the rows of an array to a multiple of this
 
 
 def table_bytes(view: MarketView, window: int) -> int:
-    """Bytes that the tables of a view take on a device, rows padded to `LANES` numbers."""
+    """Count the bytes that the tables of a view take on a device, rows padded to `LANES` numbers."""
     bars, width = view.value.shape
     row = math.ceil(window * width / LANES) * LANES * 4
     return bars * row * (1 if view.level is None else 2)
 
 
 def with_tables(view: MarketView, window: int, device: Any = None) -> MarketView:
-    """The view with `windows` and `level_windows`. window: bars in a window, at most those of the
-    market.
+    """Return the view with `windows` and `level_windows`.
 
+    window: bars in a window, at most those of the market.
     Raises ConfigError if the tables do not fit into the memory that `device` (default: the first of
     this process) still has.
     """
@@ -323,8 +325,10 @@ def with_tables(view: MarketView, window: int, device: Any = None) -> MarketView
 
 
 def _table(column: Array, window: int) -> Array:
-    """float32[T, window * C]: row t holds rows t - window .. t - 1 of `column` float32[T, C]. The
-    first rows, which no observation reads, hold those of row `window`, as a slice that begins
-    before the array does."""
+    """Compute float32[T, window * C], whose row t holds rows t - window .. t - 1 of `column`.
+
+    `column` is float32[T, C]. The first rows, which no observation reads, hold those of row
+    `window`, as a slice that begins before the array does.
+    """
     first = jnp.clip(jnp.arange(column.shape[0]) - window, 0, column.shape[0] - window)
     return jnp.concatenate([column[first + i] for i in range(window)], axis=1)

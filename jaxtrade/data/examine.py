@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.data.calendar.schedule import (
-    in_session,
+    find_sessions,
     most_common,
     schedule_for,
     trade_dates,
     years_of,
 )
 from jaxtrade.data.contracts import CONTRACTS, Contract, known_contract, shipped_contracts
-from jaxtrade.data.formats.recognise import Layout, Stated
+from jaxtrade.data.formats.recognise import FileLayout, StatedKeys
 from jaxtrade.data.read.bars import Stamp, keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
@@ -33,29 +33,39 @@ SHORTEST = 60  # seconds assumed between bars if the file has fewer than two
 
 
 @dataclass(frozen=True)
-class Examined:
-    """A file's facts. n rows of one contract are looked at: all rows, or those of the most frequent
-    one.
+class FileFacts:
+    """A file's facts.
 
-    file: the path. layout: the vendor's, or `PLAIN`. columns: field -> column. rows: of the
-        whole file. contracts:
-    (code, rows) of the expiry or symbol column, the most frequent first. names: instruments that
-    the file itself names. naive: whether stamps carry no offset. ordered: whether the order of day
-    and month is known. keys: what layout and user state. wall: int64[n], stamps in seconds since
-    1970, in UTC or on the unknown clock. text: the first and the last stamp as written.
-    bar_seconds: the usual step. years: year -> (low, high) in points. step: the smallest price
-    step. decimals: of prices. sides: 1 or 2. notes: what was assumed.
+    n rows of one contract are examined: all rows, or those of the most frequent one.
+
+    file: the path.
+    layout: the vendor's, or `PLAIN`.
+    columns: field -> column.
+    rows: of the whole file.
+    contracts: (code, rows) of the expiry or symbol column, the most frequent first.
+    names: instruments that the file itself names.
+    naive: whether stamps carry no offset.
+    ordered: whether the order of day and month is known.
+    keys: what layout and user state.
+    wall: int64[n], stamps in seconds since 1970, in UTC or on the unknown clock.
+    text: the first and the last stamp as written.
+    bar_seconds: the usual step.
+    years: year -> (low, high) in points.
+    step: the smallest price step.
+    decimals: of prices.
+    sides: 1 or 2.
+    notes: what was assumed.
     """
 
     file: str
-    layout: Layout
+    layout: FileLayout
     columns: Mapping[str, str]
     rows: int
     contracts: tuple[tuple[str, int], ...]
     names: tuple[str, ...]
     naive: bool
     ordered: bool
-    keys: Stated
+    keys: StatedKeys
     wall: np.ndarray
     text: tuple[str, str]
     bar_seconds: int
@@ -66,11 +76,12 @@ class Examined:
     notes: tuple[str, ...]
 
 
-def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Examined:
-    """Look at a file. Raises DataError if it cannot be read, or if a column that every market needs
-    is missing.
+def examine(path: str | Path, stated: StatedKeys, expiry: str | None = None) -> FileFacts:
+    """Examine a file.
 
-    stated: what the user says about it. expiry: the contract to look at.
+    stated: what the user says about it.
+    expiry: the contract to examine.
+    Raises DataError if the file cannot be read, or if a column that every market needs is missing.
     """
     table = read_table(path)
     keys, about = keys_of(table, stated)  # what is not stated is asked for later
@@ -107,7 +118,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
     named = [table.layout.symbol] if table.layout.symbol else []
     if "symbol" in names:
         named.append(str(table.cell(names["symbol"], 0)))
-    return Examined(
+    return FileFacts(
         str(path),
         table.layout,
         names,
@@ -131,7 +142,7 @@ def examine(path: str | Path, stated: Stated, expiry: str | None = None) -> Exam
 def _contracts(
     table: Table, names: Mapping[str, str], expiry: str | None
 ) -> tuple[tuple[tuple[str, int], ...], Table]:
-    """(code and rows of each contract, the rows of the chosen or most frequent one)."""
+    """Return (code and rows of each contract, the rows of the chosen or most frequent one)."""
     for field in ("expiry", "symbol"):
         if field in names:
             codes = table.texts(names[field])
@@ -139,14 +150,15 @@ def _contracts(
             chosen = expiry if expiry in counts.index else counts.index[0]
             return (
                 tuple((str(code), int(count)) for code, count in counts.items()),
-                table.chosen((codes == chosen).to_numpy(bool)),
+                table.select((codes == chosen).to_numpy(bool)),
             )
     return (), table
 
 
 def price_step(prices: np.ndarray) -> tuple[float, int]:
-    """(the smallest step between prices, their decimals). Prices that were 32-bit floats are read
-    as such.
+    """Return (the smallest step between prices, their decimals).
+
+    Prices that were 32-bit floats are read as such.
     """
     finite = prices[np.isfinite(prices)]
     sample = finite[np.linspace(0, len(finite) - 1, min(SAMPLE, len(finite))).astype(np.int64)]
@@ -172,23 +184,28 @@ CLEAR = 4  # times as many bars in closed hours make a clock worse than the best
 
 
 class Candidate(NamedTuple):
-    """A market that a file may be of. why: "the file", "the file's name" or "prices"."""
+    """A market that a file may be of.
+
+    why: "the file", "the file's name" or "prices".
+    """
 
     symbol: str
     why: tuple[str, ...]
 
 
 def market_named(text: str) -> str:
-    """The known market or shipped contract of an instrument's name (ESZ3, ES=F, spy); empty if
-    there is none.
+    """Return the known market or shipped contract of an instrument's name (ESZ3, ES=F, spy).
+
+    Empty if there is none.
     """
     upper = text.upper()
     return upper if upper in shipped_contracts() else product_of(upper)
 
 
-def candidates(seen: Examined) -> list[Candidate]:
-    """Markets that the file names, that its own name contains, or whose prices it has; the best one
-    first.
+def candidates(seen: FileFacts) -> list[Candidate]:
+    """List markets that the file names, that its own name contains, or whose prices it has.
+
+    The best one comes first.
     """
     words = re.split(r"[^A-Za-z0-9]+", Path(seen.file).name)
     groups = {
@@ -208,9 +225,10 @@ def candidates(seen: Examined) -> list[Candidate]:
     ]
 
 
-def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
-    """Whether prices times `scale` lie in the contract's range in every year of the file, and on
-    its tick.
+def fits(seen: FileFacts, contract: Contract, scale: float = 1.0) -> bool:
+    """Return whether prices fit the contract in every year of the file.
+
+    Times `scale`, they must lie in its range and on its tick.
     """
     for year, (low, high) in seen.years.items():
         bounds = contract.price_range(year)
@@ -220,23 +238,25 @@ def fits(seen: Examined, contract: Contract, scale: float = 1.0) -> bool:
     return abs(steps - round(steps)) < 1e-6 and round(steps) >= 1
 
 
-def contradicts(seen: Examined, contract: Contract) -> bool:
-    """Whether prices lie outside the contract's range in a year of which the range is known."""
+def contradicts(seen: FileFacts, contract: Contract) -> bool:
+    """Return whether prices lie outside the contract's range in a year of known range."""
     ranges = ((contract.price_range(year), held) for year, held in seen.years.items())
     return any(range_ and (low < range_[0] or high > range_[1]) for range_, (low, high) in ranges)
 
 
-def price_unit(seen: Examined, contract: Contract) -> float | None:
-    """Points per unit of the file, if one power of ten alone makes the prices fit; None
-    otherwise.
+def price_unit(seen: FileFacts, contract: Contract) -> float | None:
+    """Return the points per unit of the file, or None.
+
+    None: not exactly one power of ten makes the prices fit.
     """
     found = [scale for scale in SCALES if fits(seen, contract, scale)]
     return found[0] if len(found) == 1 else None
 
 
 class Clock(NamedTuple):
-    """A time zone and a stamp side. closed: share of the bars that would lie in hours when the
-    market is closed.
+    """A time zone and a stamp side.
+
+    closed: share of the bars that would lie in hours when the market is closed.
     """
 
     time_zone: str
@@ -244,9 +264,12 @@ class Clock(NamedTuple):
     closed: float
 
 
-def clocks(seen: Examined, contract: Contract) -> list[Clock]:
-    """How well usual time zones and both stamp sides fit the market's hours, the best first; for
-    stamps in UTC, the sides alone. Empty if the calendar has no hours for these dates."""
+def clocks(seen: FileFacts, contract: Contract) -> list[Clock]:
+    """Rank usual time zones and both stamp sides by how well they fit the market's hours.
+
+    The best comes first; for stamps in UTC, the sides alone. Empty if the calendar has no hours for
+    these dates.
+    """
     at = seen.wall[np.linspace(0, len(seen.wall) - 1, min(PROBES, len(seen.wall))).astype(np.int64)]
     zones = [seen.keys.time_zone or "UTC"]
     if seen.naive and not seen.keys.time_zone:
@@ -259,7 +282,7 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
             utc, clash = utc_of(at, known_zone(zone))
             utc = utc[~clash]
         for side in sides:
-            closed = _closed(
+            closed = _compute_closed_share(
                 utc - (seen.bar_seconds if side == "close" else 0), seen.bar_seconds, contract
             )
             if closed is None:
@@ -269,27 +292,28 @@ def clocks(seen: Examined, contract: Contract) -> list[Clock]:
 
 
 def clear_winner(found: list[Clock]) -> Clock | None:
-    """The best clock, if every other one puts many times as many bars into closed hours."""
+    """Return the best clock, if every other one puts many times as many bars into closed hours."""
     if not found or found[0].closed > 0.05:
         return None
     best, *others = found
     return best if all(clock.closed > CLEAR * best.closed + 1e-3 for clock in others) else None
 
 
-def _closed(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | None:
-    """The share of bars that open while the market is closed. None if the calendar lacks the
-    dates.
+def _compute_closed_share(utc: np.ndarray, bar_seconds: int, contract: Contract) -> float | None:
+    """Compute the share of bars that open while the market is closed.
+
+    None if the calendar lacks the dates.
     """
     try:
         schedule = schedule_for("table", contract, utc, bar_seconds)
     except DataError:
         return None
-    inside = in_session(schedule, utc, trade_dates(utc, contract))[1]
+    inside = find_sessions(schedule, utc, trade_dates(utc, contract))[1]
     return float(1 - inside.mean())
 
 
 def require_known(symbol: str) -> Contract:
-    """The contract of a symbol. Raises ConfigError with the known ones."""
+    """Return the contract of a symbol. Raises ConfigError with the known ones."""
     contract = known_contract(symbol)
     if not contract:
         raise ConfigError(

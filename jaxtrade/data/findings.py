@@ -39,7 +39,7 @@ from jaxtrade.data.patterns import (
 from jaxtrade.data.read.stamps import OWN_OFFSET
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
-from jaxtrade.notation import iso, price
+from jaxtrade.formatting import iso, price
 
 # A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and
 # leaves no trace: the next bar opens within 15 % of the excursion from the last close. Real prints
@@ -85,11 +85,11 @@ def bar_findings(
     splits: tuple[ShareSplit, ...] = (),
     zone: str | None = None,
 ) -> tuple[BarFinding, ...]:
-    """The findings of a series. Two-sided bars are judged by their mid price. Generated bars have
-    none.
+    """Find what is unusual in a series.
 
-    splits: those for which the bars are adjusted already. zone: the zone in which the stamps were
-        read (`data.time_zone`).
+    Two-sided bars are judged by their mid price. Generated bars have no findings.
+    splits: those for which the bars are adjusted already.
+    zone: the zone in which the stamps were read (`data.time_zone`).
     """
     if bars.synthetic or len(bars) < 3:
         return ()
@@ -109,7 +109,7 @@ def bar_findings(
 
 
 def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[str, ...]:
-    """The findings as warnings, one line each.
+    """Return the findings as warnings, one line each.
 
     Raises DataError for likely splits that neither `data.splits` nor `data.allow_jumps` allows for.
     """
@@ -123,27 +123,28 @@ def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[st
     return tuple(each.text() for each in found)
 
 
-class Checked(NamedTuple):
+class MarketCheck(NamedTuple):
     """What the bars of a market show beside its calendar: their schedule, warnings (findings, and
-    sessions that are cut short), and where they differ from the schedule."""
+    sessions that are cut short), and where they differ from the schedule.
+    """
 
     schedule: Schedule
     warnings: tuple[str, ...]
     differences: tuple[str, ...]
 
 
-def check_bars(bars: Bars, config: RunConfig) -> Checked:
-    """All that can be said of validated bars.
+def check_bars(bars: Bars, config: RunConfig) -> MarketCheck:
+    """Check validated bars, and return all that can be said of them.
 
-    Raises DataError for dates without a session, stamps that look shifted, and likely splits that are
-    not stated.
+    Raises DataError for dates without a session, stamps that look shifted, and likely splits that
+    are not stated.
     """
     schedule = schedule_of(bars, config.data.calendar)
     stamps = bars.time, bars.bar_seconds, bars.contract
     check_stamps(schedule, *stamps, bars.source)
     found = require_stated(bars, schedule, config.data)
     cut = (each.text() for each in cut_short(bars, schedule, config))
-    return Checked(schedule, (*found, *cut), findings(schedule, *stamps))
+    return MarketCheck(schedule, (*found, *cut), findings(schedule, *stamps))
 
 
 # --- levels -----------------------------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _level_changes(
     scale: Scale,
     splits: tuple[ShareSplit, ...],
 ) -> Iterator[BarFinding]:
-    """Splits and other changes of the price level between neighbouring trade dates."""
+    """Find splits and other changes of the price level between neighbouring trade dates."""
     starts, ends = bars.date_starts, bars.date_ends
     days, back = bars.trade_dates[starts], np.arange(LEVEL_BARS)
     before = np.median(
@@ -219,7 +220,7 @@ def _level_change(
 
 
 def _refusal(refused: list[BarFinding], splits: tuple[ShareSplit, ...]) -> str:
-    """The error for splits that are not stated, with the keys that state or accept them."""
+    """Return the error for splits that are not stated, with the keys that state or accept them."""
     lines = [
         f"{each.where}: {each.size}; likely {each.cause}"
         + (f". Fix: {each.fix}" if each.fix else "")
@@ -248,8 +249,9 @@ def _short(ratio: str) -> str:
 
 
 def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
-    """Bars that stand far off both neighbours and leave no trace. The first and the last bar are
-    not judged.
+    """Find bars that stand far off both neighbours and leave no trace.
+
+    The first and the last bar are not judged.
     """
     least = max(SPIKE_BAR * scale.bar, SPIKE_DAY * scale.day)
     high, low = bars.high, bars.low
@@ -290,7 +292,7 @@ def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
 
 
 def _stale(bars: Bars) -> BarFinding | None:
-    """Runs of identical bars, far longer than the longest run of a usual date."""
+    """Find runs of identical bars, far longer than the longest run of a usual date."""
     same = np.ones(len(bars) - 1, bool)
     for name in ("close", "open", "high", "low"):
         prices = getattr(bars, name)
@@ -329,7 +331,7 @@ def _stale(bars: Bars) -> BarFinding | None:
 
 
 def _other_level(bars: Bars) -> BarFinding | None:
-    """A change of the price level inside one trade date that stays."""
+    """Find a change of the price level inside one trade date that stays."""
     starts, ends = bars.date_starts, bars.date_ends
     for row in np.flatnonzero(np.abs(np.log(bars.open[1:] / bars.close[:-1])) >= SPLIT_LEAST) + 1:
         date = int(np.searchsorted(starts, row, side="right")) - 1

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.data.bars import PRICES, Bars
-from jaxtrade.data.read.validate import way_out
+from jaxtrade.data.read.validate import suggest_limit
 from jaxtrade.errors import DataError
-from jaxtrade.notation import iso, price
+from jaxtrade.formatting import iso, price
 from jaxtrade.types import IntrabarPath
 
 FALLS = 8  # K, falls stored per bar: enough for every minute of a week of SPY and of two weeks of EURUSD
@@ -31,12 +31,13 @@ SHOWN = 3  # mismatched bars quoted in an error message
 
 
 @dataclass(frozen=True)
-class Passages:
+class HostPaths:
     """A path in host arrays, with findings about it.
 
-    path: NumPy leaves, see `IntrabarPath`. covered: bool[T], bars that have seconds. mismatched:
-        bool[T], covered bars
-    whose seconds do not rebuild them. notes: counts in words.
+    path: NumPy leaves, see `IntrabarPath`.
+    covered: bool[T], bars that have seconds.
+    mismatched: bool[T], covered bars whose seconds do not rebuild them.
+    notes: counts in words.
     """
 
     path: IntrabarPath
@@ -47,11 +48,11 @@ class Passages:
 
 def side_passages(
     bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT
-) -> tuple[Passages, ...]:
-    """`first_passages` of each side: one element for one-sided bars, (bid, ask) for two-sided bars.
+) -> tuple[HostPaths, ...]:
+    """Compute `first_passages` of each side.
 
-    Raises DataError as `first_passages` does, and if only one of `bars` and `seconds` has two
-    sides.
+    One element for one-sided bars, (bid, ask) for two-sided bars. Raises DataError as
+    `first_passages` does, and if only one of `bars` and `seconds` has two sides.
     """
     if bool(bars.ask) != bool(seconds.ask):
         two, one = (bars, seconds) if bars.ask else (seconds, bars)
@@ -68,8 +69,8 @@ def side_passages(
     )
 
 
-def market_path(passages: tuple[Passages, ...]) -> IntrabarPath:
-    """The host path of a market.
+def market_path(passages: tuple[HostPaths, ...]) -> IntrabarPath:
+    """Return the host path of a market.
 
     A long is closed by selling at the bid, so its falls come from the bid; a short's come from the
     ask. The last axis is cut to the largest number of falls that any unambiguous bar uses.
@@ -85,18 +86,19 @@ def market_path(passages: tuple[Passages, ...]) -> IntrabarPath:
     return IntrabarPath(reached, ambiguous)  # type: ignore[arg-type]  # host leaves
 
 
-def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT) -> Passages:
+def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT) -> HostPaths:
     """Reduce `seconds` to one path per bar of `bars`.
 
-    A bar is ambiguous if it has no seconds, if its seconds do not rebuild its open, high, low and
-    close, or if it has more than `FALLS` falls. The environment resolves an ambiguous bar by
-    `stop_first`.
+    A bar is ambiguous if it has no seconds, if its seconds do not rebuild its open, high, low
+    and close, or if it has more than `FALLS` falls. The environment resolves an ambiguous bar
+    by `stop_first`.
 
     Args:
         tolerance: largest share of the bars with seconds that may not be rebuilt.
+
     Raises:
-        DataError: the seconds are not finer than the bars or do not divide them, none lies inside a bar, or more than
-            `tolerance` of the bars are not rebuilt.
+        DataError: the seconds are not finer than the bars or do not divide them, none lies inside a
+            bar, or more than `tolerance` of the bars are not rebuilt.
     """
     if seconds.bar_seconds >= bars.bar_seconds or bars.bar_seconds % seconds.bar_seconds:
         raise DataError(
@@ -116,7 +118,7 @@ def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT)
     fine = seconds.rows(inside)
     counts = np.bincount(row[inside], minlength=len(bars))
     covered = counts > 0
-    mismatched = _mismatched(bars, fine, counts, tolerance)
+    mismatched = _find_mismatches(bars, fine, counts, tolerance)
     path = deepening_falls(bars.open, fine.high, fine.low, counts)
     path = path.replace(ambiguous=path.ambiguous | (mismatched | ~covered)[:, None])
     given, unclear = int(covered.sum()), np.asarray(path.ambiguous).any(axis=1) & covered
@@ -134,14 +136,14 @@ def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT)
         notes.append(
             f"{int((~inside).sum())} of {len(seconds)} second bars lie in no bar and are not used"
         )
-    return Passages(path, covered, mismatched, tuple(notes))
+    return HostPaths(path, covered, mismatched, tuple(notes))
 
 
-def _mismatched(bars: Bars, fine: Bars, counts: np.ndarray, tolerance: float) -> np.ndarray:
-    """bool[T]: the bars with seconds whose open, high, low or close these do not rebuild.
+def _find_mismatches(bars: Bars, fine: Bars, counts: np.ndarray, tolerance: float) -> np.ndarray:
+    """Find the bars with seconds whose open, high, low or close these do not rebuild (bool[T]).
 
-    counts: seconds of each bar. Raises DataError if they are more than `tolerance` of the bars with
-        seconds.
+    counts: seconds of each bar.
+    Raises DataError if they are more than `tolerance` of the bars with seconds.
     """
     covered = counts > 0
     first = (np.cumsum(counts) - counts)[covered]
@@ -174,7 +176,7 @@ def _mismatched(bars: Bars, fine: Bars, counts: np.ndarray, tolerance: float) ->
     lines.append(
         "Fix: give the seconds of the same instrument and side, stamped like the bars "
         "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"
-        + way_out(
+        + suggest_limit(
             "resolve those bars stop_first, if the files differ by late prints only,",
             "seconds_tolerance",
             share,
@@ -186,12 +188,12 @@ def _mismatched(bars: Bars, fine: Bars, counts: np.ndarray, tolerance: float) ->
 def deepening_falls(
     opened: np.ndarray, high: np.ndarray, low: np.ndarray, counts: np.ndarray
 ) -> IntrabarPath:
-    """Paths with NumPy leaves, from the seconds of every bar.
+    """Compute the paths, with NumPy leaves, from the seconds of every bar.
 
-    opened: int[T], opens of the bars in ticks. high, low: int[S], ticks, of all seconds in time
-        order. counts: int[T],
-    seconds per bar: the first `counts[0]` seconds belong to bar 0, the next `counts[1]` to bar 1,
-    and so on.
+    opened: int[T], opens of the bars in ticks.
+    high, low: int[S], ticks, of all seconds in time order.
+    counts: int[T], seconds per bar: the first `counts[0]` seconds belong to bar 0, the next
+        `counts[1]` to bar 1, and so on.
     """
     starts = np.cumsum(counts) - counts
     base = np.repeat(opened.astype(np.int64), counts)
@@ -206,11 +208,12 @@ def deepening_falls(
 def _falls(
     high: np.ndarray, low: np.ndarray, starts: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Falls of one side: (int64[T, 3, K], bool[T] True where a bar has more than K falls).
+    """Compute the falls of one side.
 
-    Axis 1 holds the running high before the second, the running high with it, and its low, all
-    relative to the bar's open. Round j of the loop handles the j-th second of every bar that has
-    one, so the work is vectorised over bars.
+    Returns (int64[T, 3, K], bool[T] True where a bar has more than K falls). Axis 1 holds the
+    running high before the second, the running high with it, and its low, all relative to the bar's
+    open. Round j of the loop handles the j-th second of every bar that has one, so the work is
+    vectorised over bars.
     """
     total = len(counts)
     top, deepest, used = (np.zeros(total, np.int64) for _ in range(3))

@@ -51,12 +51,18 @@ INT32 = 1 << 31
 
 
 class Markets:
-    """What the market of a run has, be it one symbol, a set of them (`markets.MarketSet`), or several
-    held jointly (`markets.Portfolio`). Callers need not know which one they have.
+    """The market of a run.
 
-    members: the market of each symbol. data: the device pytree, whose `sessions` has N rows.
-    trade_dates: datetime64[D][N]. fingerprint: sha256 (hex). notes: what was assumed or found while
-    reading. extent: sessions and bars in words. facts: what a policy's bundle says.
+    It is one symbol, a set of them (`markets.MarketSet`), or several held jointly
+    (`markets.Portfolio`). Callers need not know which one they have.
+
+    members: the market of each symbol.
+    data: the device pytree, whose `sessions` has N rows.
+    trade_dates: datetime64[D][N].
+    fingerprint: sha256 (hex).
+    notes: what was assumed or found while reading.
+    extent: sessions and bars in words.
+    facts: what a policy's bundle says.
     """
 
     members: tuple[Market, ...]
@@ -113,12 +119,14 @@ class Markets:
 class Market(Markets):
     """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
-    data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i
-        of `data`.
-    trade_dates: `datetime64[D][N]`, one per session. table: float32[T, C], the features and clocks
-        that `data.view` was
-    made from, with its close relative to `data.view.base`. columns: names of its C columns.
-    fingerprint: sha256 (hex) of the table, the other device arrays and the contract's figures.
+    data: the device pytree.
+    contract: the market's fixed numbers.
+    bars: the host bars; row i is row i of `data`.
+    trade_dates: `datetime64[D][N]`, one per session.
+    table: float32[T, C], the features and clocks that `data.view` was made from, with its close
+        relative to `data.view.base`.
+    columns: names of its C columns.
+    fingerprint: sha256 (hex) of the table, the other device arrays and the contract's numbers.
     notes: what was assumed or found while reading.
     """
 
@@ -183,7 +191,7 @@ def load_market(config: RunConfig) -> Market:
 
 
 def load_member(config: RunConfig, on_device: bool = True) -> Market:
-    """The market of one symbol, of a configuration of `members.member_configs`."""
+    """Load the market of one symbol, of a configuration of `members.member_configs`."""
     require_seconds(config, config.data.seconds is not None)
     bars = bars_of(config)
     seconds, rates = seconds_of(config, bars), load_rates(config.data, bars.contract)
@@ -191,8 +199,9 @@ def load_member(config: RunConfig, on_device: bool = True) -> Market:
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
-    """Raises ConfigError if the intrabar order is `path` but there are no second bars. known:
-    whether there are.
+    """Raise ConfigError if the intrabar order is `path` but there are no second bars.
+
+    known: whether there are.
     """
     if config.env.intrabar == "path" and not known:
         raise ConfigError(
@@ -212,19 +221,20 @@ def build_market(
     """Compute features, session table and device arrays from validated bars.
 
     Args:
-        seconds: finer bars of the same instrument and sides. They become the market's intrabar
-            paths.
+        seconds: finer bars of the same instrument and sides. They become the market's
+            intrabar paths.
         rates: bars of the exchange rate to the dollar. Needed if profits arise in another currency,
             unless the market's own price is that rate.
-        path: intrabar paths of the bars, with NumPy leaves, where they are known without seconds
-            (`data.nulls`).
-        on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables of
-            windows.
+        path: intrabar paths of the bars, with NumPy leaves, where they are known without
+            seconds (`data.nulls`).
+        on_device: if False, the leaves of `data` stay NumPy arrays, and the view has no tables
+            of windows.
+
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look
             shifted against it, seconds that do not rebuild the bars, rates that do not cover them,
             or a likely share split that is not stated (`data.splits`, `data.allow_jumps`).
-        ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path`
+        ConfigError: an unknown feature, numbers that could overflow int32, `env.intrabar=path`
             without seconds, or missing rates, or rates that are not needed.
     """
     require_seconds(config, seconds is not None or path is not None)
@@ -294,7 +304,10 @@ def build_market(
 
 
 def _arrays(data: MarketData, table: np.ndarray) -> dict[str, Any]:
-    """The arrays of the fingerprint by name, in its order. data: with NumPy leaves."""
+    """Return the arrays of the fingerprint by name, in its order.
+
+    data: with NumPy leaves.
+    """
     sessions = data.sessions
     arrays = {
         **{name: getattr(data, name) for name in (*PRICES, "tr_sum", "bars_to_flat")},
@@ -313,8 +326,9 @@ def _arrays(data: MarketData, table: np.ndarray) -> dict[str, Any]:
 
 
 def feature_input(bars: Bars) -> features.Window:
-    """The bars as features read them: mid prices in int64 ticks, trade dates in days, minutes of
-    the exchange day.
+    """Return the bars as features read them.
+
+    Mid prices are in int64 ticks, trade dates in days, and minutes are those of the exchange day.
     """
     dates, bars = bars.trade_dates, bars.mid
     return features.Window(
@@ -327,7 +341,10 @@ def feature_input(bars: Bars) -> features.Window:
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
-    """sha256 (hex) of the arrays (name, dtype, shape, bytes) and of the contract's figures."""
+    """Compute the sha256 (hex) of the arrays and of the contract's numbers.
+
+    The name, dtype, shape and bytes of each array enter.
+    """
     digest = hashlib.sha256()
     for name, value in arrays.items():
         value = np.ascontiguousarray(value)
@@ -350,11 +367,11 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
 
 
 def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
-    """Check that the products of ranges and multiples, which the device computes in int32, cannot
-    overflow.
+    """Check that the products of ranges and multiples cannot overflow.
 
-    tr_sum: int64[T], sum of the last 14 true ranges in ticks. Raises ConfigError naming the key
-        that is too large.
+    The device computes them in int32.
+    tr_sum: int64[T], sum of the last 14 true ranges in ticks.
+    Raises ConfigError naming the key that is too large.
     """
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
     for key, multiple in (
@@ -376,7 +393,7 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
 
 
 def history_needed(config: RunConfig) -> int:
-    """Number of bars that a feature window must contain up to and including its first decision bar.
+    """Count the bars that a feature window must contain up to its first decision bar, included.
 
     The observation's window ends before the decision bar, and its first bar needs the features'
     warm-up before it. A task's context features are read at the decision bar itself.
@@ -390,7 +407,7 @@ def history_needed(config: RunConfig) -> int:
 
 
 def decision_sessions(bars: Bars, schedule: Schedule, config: RunConfig) -> SessionTable:
-    """The sessions that have decision bars; none if there are too few bars."""
+    """Return the sessions that have decision bars; none if there are too few bars."""
     ready = window_ages(feature_windows(bars, schedule, config)) + 1 >= history_needed(config)
     return session_rows(bars, schedule, ready, config.session.overnight)
 
@@ -419,7 +436,10 @@ def _too_few(bars: Bars, schedule: Schedule, config: RunConfig) -> str:
 def _session_notes(
     cut: np.ndarray, ids: np.ndarray, bars: Bars, config: RunConfig
 ) -> tuple[str, ...]:
-    """cut: trade dates of the sessions that are not complete."""
+    """Return notes on incomplete sessions and restarts of feature windows.
+
+    cut: trade dates of the sessions that are not complete.
+    """
     notes = [f"{day}: the data end before the flat bar; the session is cut short" for day in cut]
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
@@ -437,12 +457,11 @@ def _session_notes(
 
 
 def release_memory() -> None:
-    """Return freed memory that the C library and pyarrow keep for later. Does nothing where they
-    offer no way.
+    """Give back freed memory that the C library and pyarrow keep for later.
 
-    While a large market is read and built, arrays of tens of megabytes come and go. Linux' C
-    library keeps such memory by default, which would add a quarter to the largest size of the
-    process.
+    Does nothing where they offer no way. While a large market is read and built, arrays of tens of
+    megabytes come and go. Linux' C library keeps such memory by default, which would add a quarter
+    to the largest size of the process.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -35,11 +35,11 @@ from jaxtrade.types import (
 
 
 def load_markets(config: RunConfig) -> Any:
-    """The market of a run on the device (`Markets`): a `Market`, the `MarketSet` of `data.markets`,
-    or with `env.task=allocate` the `Portfolio` of them. One symbol is a `Market`, however it is
-    named.
+    """Load the market of a run onto the device (`Markets`).
 
-    Raises ConfigError or DataError, as `load_market`, `join` and `join_bars` do.
+    It is a `Market`, the `MarketSet` of `data.markets`, or with `env.task=allocate` the `Portfolio`
+    of them. One symbol is a `Market`, however it is named. Raises ConfigError or DataError, as
+    `load_market`, `join` and `join_bars` do.
     """
     configs = member_configs(config)
     if config.env.joint:
@@ -60,11 +60,12 @@ def load_markets(config: RunConfig) -> Any:
 class MarketSet(Markets):
     """M symbols in one device pytree. Row i of symbol m is row `offsets[m] + i` of `data`.
 
-    members: the markets, in the order of `data.markets`. The leaves of their `data` are NumPy
-        arrays. data: the device
-    pytree of all. fingerprint: sha256 (hex) over those of the members. offsets, session_offsets:
-    int64[M + 1], the first bar and the first session of each symbol; the last numbers are all bars
-    and all sessions.
+    members: the markets, in the order of `data.markets`. The leaves of their `data` are
+        NumPy arrays.
+    data: the device pytree of all.
+    fingerprint: sha256 (hex) over those of the members.
+    offsets, session_offsets: int64[M + 1], the first bar and the first session of each symbol; the
+        last numbers are all bars and all sessions.
     """
 
     members: tuple[Market, ...]
@@ -116,7 +117,7 @@ class MarketSet(Markets):
 
 
 def _notes_of(members: Sequence[Market]) -> list[str]:
-    """The notes of all members, each with its symbol."""
+    """List the notes of all members, each with its symbol."""
     return [f"{member.name}: {note}" for member in members for note in member.notes]
 
 
@@ -128,8 +129,8 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
     so the same integers result.
 
     Raises:
-        ConfigError: too many symbols, one symbol twice, or some members with second bars and some
-            without.
+        ConfigError: too many symbols, one symbol twice, or some members with second bars and
+            some without.
         DataError: more bars than int32 can index.
     """
     symbols = [member.name for member in members]
@@ -164,8 +165,10 @@ def join(members: Sequence[Market], config: RunConfig) -> MarketSet:
 
 
 def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
-    """The members' data with the same leaves, whose rows can stand one after the other: what any
-    symbol has, all have."""
+    """Give the members' data the same leaves, so that their rows can stand one after the other.
+
+    What any symbol has, all have.
+    """
     parts = [member.data for member in members]
     two_sided = any(part.ask is not None for part in parts)
     converts = any(part.tick_value is not None for part in parts)
@@ -192,8 +195,9 @@ def _alike(members: Sequence[Market], offsets: np.ndarray) -> list[MarketData]:
 
 
 def _tick_value(member: Market) -> TickValue:
-    """The value of a tick in each bar, with NumPy leaves; also of dollars, whose value is the same
-    in all of them.
+    """Return the value of a tick in each bar, with NumPy leaves.
+
+    Also of dollars, whose value is the same in all of them.
     """
     if (value := member.data.tick_value) is not None:
         return jax.tree.map(np.asarray, value)
@@ -202,7 +206,7 @@ def _tick_value(member: Market) -> TickValue:
 
 
 def _paths(members: Sequence[Market]) -> list[IntrabarPath | None]:
-    """The paths of all symbols, padded to the most falls of any."""
+    """Return the paths of all symbols, padded to the most falls of any."""
     paths = [member.data.path for member in members]
     known = [path for path in paths if path is not None]
     if not known:
@@ -227,21 +231,23 @@ def _paths(members: Sequence[Market]) -> list[IntrabarPath | None]:
 
 
 class Joint(NamedTuple):
-    """The contract of several symbols, as far as names of runs and pictures need one."""
+    """The contract of several symbols, as far as names of runs and plots need one."""
 
     symbol: str
 
 
 @dataclass(frozen=True)
 class Portfolio(Markets):
-    """Several markets held jointly, with their shared bars on the device. T shared bars, N
-    sessions, S symbols.
+    """Several markets held jointly, with their shared bars on the device.
 
-    members: the markets, in the order of the legs. times: int64[T] UTC seconds of the opens of the
-        shared bars.
+    T shared bars, N sessions, S symbols.
+
+    members: the markets, in the order of the legs.
+    times: int64[T] UTC seconds of the opens of the shared bars.
     opens: int64[T, S] those of the first bar that is joined in each symbol, whose open is the
         shared bar's.
-    trade_dates: datetime64[D][N]. The other fields are as in `Market`.
+    trade_dates: datetime64[D][N].
+    The other fields are as in `Market`.
     """
 
     members: tuple[Market, ...]
@@ -310,8 +316,11 @@ class Portfolio(Markets):
 
 
 class _Rows(NamedTuple):
-    """Rows of the shared bars in each symbol: first and last row of the bars that are joined,
-    int64[T, S]. sessions: the number of shared bars of each session."""
+    """Rows of the shared bars in each symbol.
+
+    first, last: int64[T, S], first and last row of the bars that are joined.
+    sessions: the number of shared bars of each session.
+    """
 
     first: np.ndarray
     last: np.ndarray
@@ -321,7 +330,7 @@ class _Rows(NamedTuple):
 
 
 def join_bars(members: Sequence[Market]) -> Portfolio:
-    """The joint market of several symbols.
+    """Build the joint market of several symbols.
 
     Raises DataError if their bars have different lengths, or no session has two shared bars.
     """
@@ -347,7 +356,7 @@ def join_bars(members: Sequence[Market]) -> Portfolio:
 
 
 def _shared_rows(members: Sequence[Market]) -> _Rows:
-    """Raises DataError if no session has two shared bars."""
+    """Find the rows of shared bars. Raises DataError if no session has two shared bars."""
     tables = [jax.tree.map(np.asarray, member.data.sessions) for member in members]
     firsts, lasts, dates, complete = [], [], [], []
     for date in functools.reduce(np.intersect1d, [m.trade_dates for m in members]):
@@ -380,8 +389,11 @@ def _shared_rows(members: Sequence[Market]) -> _Rows:
     )
 
 
-def _joined(side: Bars, first: np.ndarray, last: np.ndarray) -> Side:
-    """One side of one symbol's shared bars, int32[T] each. side: its own bars."""
+def _spread_side(side: Bars, first: np.ndarray, last: np.ndarray) -> Side:
+    """Spread one side of one symbol over its shared bars, int32[T] each.
+
+    side: its own bars.
+    """
 
     def extreme(values: np.ndarray, of: np.ufunc) -> np.ndarray:
         result = values[last].copy()
@@ -398,17 +410,17 @@ def _joined(side: Bars, first: np.ndarray, last: np.ndarray) -> Side:
 
 
 def _joint_data(members: Sequence[Market], rows: _Rows, digest: str) -> JointMarket:
-    """The shared bars on the device."""
+    """Build the shared bars on the device."""
 
     def of_each(values: Callable[[Market, np.ndarray, np.ndarray], Any]) -> Any:
-        """The values of every symbol, int32[T, S]."""
+        """Return the values of every symbol (int32[T, S])."""
         return jax.tree.map(
             lambda *columns: np.stack(columns, axis=1).astype(np.int32),
             *map(values, members, rows.first.T, rows.last.T),
         )
 
     bid, ask = of_each(
-        lambda member, first, last: [_joined(side, first, last) for side in member.bars.sides]
+        lambda member, first, last: [_spread_side(side, first, last) for side in member.bars.sides]
     )
     two_sided = any(member.bars.ask for member in members)
     converted = any(member.contract.currency != ACCOUNT for member in members)

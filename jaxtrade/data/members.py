@@ -24,15 +24,17 @@ SHOWN = 12  # files of a folder that an error names
 
 
 def symbols_of(config: RunConfig) -> tuple[str, ...]:
-    """The symbols that a configuration trains on, in order; one without `data.markets`. Looks for
-    no file of bars.
+    """Return the symbols that a configuration trains on, in order; one without `data.markets`.
+
+    Looks for no file of bars.
     """
     return config.data.markets or (contract_of(config.data).symbol,)
 
 
 def require_one(config: RunConfig, what: str) -> None:
-    """Raises ConfigError if the configuration names several symbols. what: a sentence's subject,
-    for the message.
+    """Raise ConfigError if the configuration names several symbols.
+
+    what: a sentence's subject, for the message.
     """
     symbols = symbols_of(config)
     if len(symbols) > 1:
@@ -43,15 +45,18 @@ def require_one(config: RunConfig, what: str) -> None:
 
 
 def set_name(symbols: Sequence[str]) -> str:
-    """A short name for folders and titles: EURUSD+USDJPY; of more than four symbols FIRST+N."""
+    """Make a short name for folders and titles: EURUSD+USDJPY.
+
+    Of more than four symbols it is FIRST+N.
+    """
     return "+".join(symbols) if len(symbols) <= NAMED else f"{symbols[0]}+{len(symbols) - 1}"
 
 
 def groups_of(config: RunConfig) -> tuple[str, ...]:
-    """Names of the groups of observation statistics, in order: the symbols, or one name where they
-    are common.
+    """Return the names of the groups of observation statistics, in order.
 
-    `allocate` observes all symbols together, so they share their statistics.
+    They are the symbols, or one name where they are common. `allocate` observes all symbols
+    together, so they share their statistics.
     """
     symbols = symbols_of(config)
     own = config.network.normalise_per_symbol and not config.env.joint
@@ -59,12 +64,11 @@ def groups_of(config: RunConfig) -> tuple[str, ...]:
 
 
 def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
-    """The configuration of each symbol alone, in the order of `data.markets`; `config` itself where
-    that is empty.
+    """Return the configuration of each symbol alone, in the order of `data.markets`.
 
-    A member's `data.market` is its symbol, and its `data.per_market` entries have taken the place
-    of the common keys. With `data.folder`, a symbol's file is the one that is named after it,
-    unless `data.per_market` names another.
+    It is `config` itself where that is empty. A member's `data.market` is its symbol, and its
+    `data.per_market` entries have taken the place of the common keys. With `data.folder`, a
+    symbol's file is the one that is named after it, unless `data.per_market` names another.
 
     Raises:
         ConfigError: an unknown symbol, a symbol without a file, a value that `data.per_market` may
@@ -107,15 +111,15 @@ def _member(config: RunConfig, symbol: str) -> RunConfig:
 
 
 def expected_names(symbol: str) -> str:
-    """The names that a symbol's file in a folder may have, as patterns."""
+    """Return the names that a symbol's file in a folder may have, as patterns."""
     return f"{symbol}*{{{','.join(ENDINGS)}}}"
 
 
 def file_of(folder: Path, symbol: str) -> Path:
-    """The file of bars in `folder` that is named after a symbol, such as EURUSD.csv or
-    eurusd_h1.csv.gz.
+    """Find the file of bars in `folder` that is named after a symbol.
 
-    Raises DataError if there is none, ConfigError if there are several.
+    It is called e.g. EURUSD.csv or eurusd_h1.csv.gz. Raises DataError if there is none, ConfigError
+    if there are several.
     """
     if not folder.is_dir():
         found = (
@@ -146,14 +150,14 @@ def file_of(folder: Path, symbol: str) -> Path:
 
 
 def bars_in(folder: Path) -> list[Path]:
-    """The files in a folder whose endings are those of bars, by name."""
+    """List the files in a folder whose endings are those of bars, by name."""
     return sorted(
         path for path in folder.iterdir() if path.is_file() and path.name.lower().endswith(ENDINGS)
     )
 
 
 def is_of(symbol: str, path: Path) -> bool:
-    """Whether a file is named after a symbol."""
+    """Return whether a file is named after a symbol."""
     return re.match(rf"{re.escape(symbol)}(?![A-Z0-9])", path.name, re.IGNORECASE) is not None
 
 
@@ -168,8 +172,9 @@ ES_CONTRACT = ("2013-10-07", "2013-12-20")
 
 
 def bundled_dates(symbol: str, data: DataConfig) -> tuple[str, str]:
-    """First and last trade date (ISO) of the bundled bars that `data` selects, before data.start
-    and data.end.
+    """Return the first and last trade date (ISO) of the bundled bars that `data` selects.
+
+    These are the dates before data.start and data.end apply.
     """
     if bundled_expiry(symbol, data) is None:
         return BUNDLED[symbol]
@@ -177,14 +182,15 @@ def bundled_dates(symbol: str, data: DataConfig) -> tuple[str, str]:
 
 
 def bundled_expiry(symbol: str, data: DataConfig) -> str | None:
-    """`ES_EXPIRY` if the bundled bars that `data` selects are of that contract alone, else None."""
+    """Return `ES_EXPIRY` if the bundled bars that `data` selects are of it alone, else None."""
     one = symbol == "ES" and data.roll == "off" and data.expiry in (None, ES_EXPIRY)
     return ES_EXPIRY if one else None
 
 
 def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
-    """First and last trade date (ISO) that the bars can have, if both are known before reading;
-    None otherwise.
+    """Return the first and last trade date (ISO) that the bars can have.
+
+    None unless both are known before reading.
     """
     first, last = None, None
     if _is_copied(data) and data.source != "file" and symbol in BUNDLED:
@@ -197,16 +203,16 @@ def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
 
 
 def _is_copied(data: DataConfig) -> bool:
-    """Whether the bars are bundled ones, or synthetic ones like them."""
+    """Return whether the bars are bundled ones, or synthetic ones like them."""
     return data.source == "bundled" or data.synthetic in ("phase_randomised", "planted")
 
 
 def most_sessions(data: DataConfig, symbol: str) -> int | None:
-    """An upper limit of the number of sessions of the bars: their weekdays. None where only reading
-    a file tells.
+    """Return an upper limit of the number of sessions of the bars: their weekdays.
 
-    symbol: of the contract. Raises ConfigError if the bars are bundled ones, and there are none for
-        it.
+    None where only reading a file shows it.
+    symbol: of the contract.
+    Raises ConfigError if the bars are bundled ones, and there are none for it.
     """
     if data.source == "file":
         return None
@@ -219,14 +225,15 @@ def most_sessions(data: DataConfig, symbol: str) -> int | None:
 
 
 def weekdays(first: date, last: date) -> int:
-    """The number of days from Monday to Friday among first..last."""
+    """Count the days from Monday to Friday among first..last."""
     days = range((last - first).days + 1)
     return sum((first + timedelta(days=i)).weekday() < 5 for i in days)
 
 
 def check_split(sessions: int, config: SplitConfig, at_most: bool = False) -> None:
-    """Check that a training session is left. at_most: whether `sessions` is an upper limit.
+    """Check that a training session is left.
 
+    at_most: whether `sessions` is an upper limit.
     Raises ConfigError with the number that is needed.
     """
     known = split_of(config, sessions)
@@ -248,10 +255,11 @@ def check_split(sessions: int, config: SplitConfig, at_most: bool = False) -> No
 
 
 def check_walk_length(most: int, walk: WalkConfig, episode: int) -> None:
-    """Check that one fold can be made of at most `most` sessions, as far as that is known before
-    reading.
+    """Check that one fold can be made of at most `most` sessions.
 
-    episode: sessions of an episode. Raises ConfigError with the number that is needed.
+    Checks this as far as it is known before reading.
+    episode: sessions of an episode.
+    Raises ConfigError with the number that is needed.
     """
     if walk.mode == "cpcv":
         need, keys = walk.groups, f"walk.groups={walk.groups} (--groups)"

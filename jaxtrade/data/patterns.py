@@ -11,8 +11,8 @@ import numpy as np
 
 from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, on_weekend, run_starts
-from jaxtrade.data.read.stamps import keeping, utc_offsets
-from jaxtrade.notation import iso
+from jaxtrade.data.read.stamps import find_zones, utc_offsets
+from jaxtrade.formatting import iso
 
 # Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on
 # one value in 8, so a copy is remembered where its original is. Of 60 copied bars, a window is
@@ -51,10 +51,12 @@ ZONES = {-1: "America/Chicago", -4: "America/New_York", -5: "America/New_York", 
 class BarFinding(NamedTuple):
     """One thing that looks wrong.
 
-    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone. row: the first bar; -1 for
-        the whole series. where: file and line of that bar, and its stamp. bars: how many bars it
-        concerns. size: how large it is, in words. date, ratio (NEW:OLD): of a split, which refuses
-        training until it is stated.
+    kind: split, jump, spike, levels, stale, copy, no_volume, gaps or zone.
+    row: the first bar; -1 for the whole series.
+    where: file and line of that bar, and its stamp.
+    bars: how many bars it concerns.
+    size: how large it is, in words.
+    date, ratio (NEW:OLD): of a split, which refuses training until it is stated.
     """
 
     kind: str
@@ -68,14 +70,15 @@ class BarFinding(NamedTuple):
     ratio: str = ""
 
     def text(self) -> str:
-        """The finding as one line."""
+        """Format the finding as one line."""
         fix = self.fix or "none needed: data.allow_jumps accepts it"
         return f"WARNING: {self.where}: {self.size}; likely {self.cause}. Fix: {fix}"
 
 
 def finding(kind: str, bars: Bars, row: int, *facts: Any, **split: str) -> BarFinding:
-    """The finding of this kind that begins at a row; below 0, of the whole series. facts, split: the
-    fields from `bars` on.
+    """Make the finding of this kind that begins at a row; below 0, of the whole series.
+
+    facts, split: the fields from `bars` on.
     """
     where = bars.source if row < 0 or not bars.places else bars.places.text(row)
     stamp = "" if row < 0 else f": bar {iso(bars.time[row])}"
@@ -83,8 +86,9 @@ def finding(kind: str, bars: Bars, row: int, *facts: Any, **split: str) -> BarFi
 
 
 def runs(flags: np.ndarray, least: int) -> tuple[np.ndarray, int]:
-    """(where at least `length` flags in a row begin, that length: the power of two from `least` on; a
-    smaller one if there are fewer flags).
+    """Return (where at least `length` flags in a row begin, that length).
+
+    The length is the power of two from `least` on; a smaller one if there are fewer flags.
     """
     length = 1
     while length < least and len(flags) > length:
@@ -93,7 +97,7 @@ def runs(flags: np.ndarray, least: int) -> tuple[np.ndarray, int]:
 
 
 def copied_block(bars: Bars) -> BarFinding | None:
-    """The first long block that occurs twice, at its copy."""
+    """Find the first long block that occurs twice, at its copy."""
     if len(bars) < 2 * LEAST_BLOCK:
         return None
     mixed = bars.open.astype(np.uint32) * MIXERS[0]
@@ -114,7 +118,7 @@ def copied_block(bars: Bars) -> BarFinding | None:
     equal = np.flatnonzero(key[order[1:]] == key[order[:-1]])
     pairs = sorted((int(at[order[k + 1]]), int(at[order[k]])) for k in equal[:MOST_LOOKS])
     for later, earlier in pairs:
-        first, source, length = _extended(bars, later, earlier)
+        first, source, length = _extend_block(bars, later, earlier)
         if length >= LEAST_BLOCK:
             return finding(
                 "copy",
@@ -128,8 +132,11 @@ def copied_block(bars: Bars) -> BarFinding | None:
     return None
 
 
-def _extended(bars: Bars, later: int, earlier: int) -> tuple[int, int, int]:
-    """The whole block around two equal rows: (first row, first row of the original, bars)."""
+def _extend_block(bars: Bars, later: int, earlier: int) -> tuple[int, int, int]:
+    """Extend two equal rows to the whole block around them.
+
+    Returns (first row, first row of the original, bars).
+    """
     columns = [getattr(bars, name) for name in (*PRICES, "volume")]
 
     def equal(a: slice, b: slice) -> np.ndarray:
@@ -153,7 +160,7 @@ DROPPED = (
 
 
 def regular_gaps(bars: Bars) -> BarFinding | None:
-    """The bars around the gaps, where bars are missing in a regular pattern."""
+    """Find the bars around the gaps, where bars are missing in a regular pattern."""
     step = np.diff(bars.time)
     even, length = runs((step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), LEAST_STEPS)
     if length >= LEAST_STEPS and even.any():
@@ -168,7 +175,9 @@ def regular_gaps(bars: Bars) -> BarFinding | None:
     slots = 3600 // bars.bar_seconds
     if slots < 4:
         return None
-    counts = np.bincount(bars.time[sampled(len(bars))] % 3600 // bars.bar_seconds, minlength=slots)
+    counts = np.bincount(
+        bars.time[sample_rows(len(bars))] % 3600 // bars.bar_seconds, minlength=slots
+    )
     usual = float(np.median(counts))
     empty = counts < EMPTY * usual
     if usual < LEAST_PER_SLOT or not empty.any():
@@ -187,12 +196,13 @@ def regular_gaps(bars: Bars) -> BarFinding | None:
 
 
 def halved_bars(bars: Bars) -> BarFinding | None:
-    """Long bars that do not open where the one before closed, as if every second bar had been
-    dropped.
+    """Find long bars that do not open where the one before closed.
+
+    They look as if every second bar had been dropped.
     """
     if bars.bar_seconds < LEAST_LENGTH or len(bars) < 100:
         return None
-    rows = sampled(len(bars) - 1)
+    rows = sample_rows(len(bars) - 1)
     rows = rows[bars.time[rows + 1] - bars.time[rows] == bars.bar_seconds]
     body = np.abs(bars.close[rows] - bars.open[rows]).astype(np.float64)
     if not len(rows) or float((bars.high[rows] == bars.low[rows]).mean()) > 0.2:
@@ -210,8 +220,10 @@ def halved_bars(bars: Bars) -> BarFinding | None:
 
 
 def two_levels(bars: Bars) -> BarFinding | None:
-    """The turns where bars of one date stand now on one price level and now on another, as if rows
-    of two contracts, sides or symbols were mixed."""
+    """Find turns where bars of one date stand now on one price level and now on another.
+
+    They look as if rows of two contracts, sides or symbols were mixed.
+    """
     starts = bars.date_starts
     extent = (bars.high - bars.low).astype(np.float64)
     extent = extent[extent > 0]
@@ -258,7 +270,7 @@ def two_levels(bars: Bars) -> BarFinding | None:
 
 
 def wrong_hours(bars: Bars) -> BarFinding | None:
-    """The bars where regular hours stand at another time of the day.
+    """Find the bars where regular hours stand at another time of the day.
 
     Only for the markets that have the hours of the US cash market.
     """
@@ -303,16 +315,21 @@ NORMAL = 1.4826  # the standard deviation of a normal variable, over its median 
 
 
 class Scale(NamedTuple):
-    """bar: usual size of a move from close to close that is not zero, as a share of the price. day:
-    of the moves of as many bars as a trade date usually has, if they were independent."""
+    """The usual moves of a series.
+
+    bar: usual size of a move from close to close that is not zero, as a share of the price.
+    day: of the moves of as many bars as a trade date usually has, if they were independent.
+    """
 
     bar: float
     day: float
 
 
-def sampled(count: int) -> np.ndarray:
-    """Up to SAMPLE row numbers at equal steps, int64. The step shares no factor with 60, so that it
-    does not always hit the same minutes."""
+def sample_rows(count: int) -> np.ndarray:
+    """Return up to SAMPLE row numbers at equal steps (int64).
+
+    The step shares no factor with 60, so that it does not always hit the same minutes.
+    """
     step = max(1, count // SAMPLE)
     while math.gcd(step, 60) != 1:
         step += 1
@@ -320,17 +337,17 @@ def sampled(count: int) -> np.ndarray:
 
 
 def bars_per_date(bars: Bars) -> float:
-    """How many bars a trade date usually has."""
+    """Return how many bars a trade date usually has."""
     return float(np.median(bars.date_ends - bars.date_starts))
 
 
 def scale_of(bars: Bars) -> Scale:
-    """The scale of one-sided bars; without end if no price changes.
+    """Compute the scale of one-sided bars; without end if no price changes.
 
     The median ignores up to half of the moves, so bad prints and splits do not enter. Moves of zero
     are left out: in a thin market most moves are zero, and the median would be, too.
     """
-    rows = sampled(len(bars) - 1)
+    rows = sample_rows(len(bars) - 1)
     close = bars.close[rows].astype(np.float64)
     moves = np.abs(bars.close[rows + 1] / close - 1.0)
     moves = moves[moves > 0]
@@ -347,9 +364,12 @@ SEASON = 0.2  # share of the weekends from which on a shift is named
 
 
 class _Shift(NamedTuple):
-    """at: int64[W], the first bar of each weekend that shows the shift, UTC seconds. hours:
-    float64[W], by which it has bars after its closing, or, below zero, before its opening. alike:
-    whether the week's other end lacks about as much."""
+    """The shift of the hours that weekends show.
+
+    at: int64[W], the first bar of each weekend that shows the shift, UTC seconds.
+    hours: float64[W], by which it has bars after its closing, or, below zero, before its opening.
+    alike: whether the week's other end lacks about as much.
+    """
 
     at: np.ndarray
     hours: np.ndarray
@@ -357,9 +377,10 @@ class _Shift(NamedTuple):
 
 
 def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> BarFinding | None:
-    """The bars that lie on most of the weekends that the file touches; None if there are few, or if
-    the calendar has sessions on weekends or was inferred from the bars.
+    """Find the bars that lie on most of the weekends that the file touches.
 
+    None if there are few, or if the calendar has sessions on weekends or was inferred from
+    the bars.
     zone: the zone of the stamps (`data.time_zone`).
     """
     dates, starts = bars.trade_dates, bars.date_starts
@@ -411,7 +432,7 @@ def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Bar
 
 
 def _extent(hours: np.ndarray) -> str:
-    """The size of the shift in words: 2, or 2 to 3 where summer differs from winter."""
+    """Describe the size of the shift: 2, or 2 to 3 where summer differs from winter."""
     values, counts = np.unique(np.abs(hours), return_counts=True)
     usual = values[counts >= SEASON * len(hours)]
     usual = usual if len(usual) else np.median(np.abs(hours), keepdims=True)
@@ -419,12 +440,13 @@ def _extent(hours: np.ndarray) -> str:
 
 
 def _fix(shift: _Shift, zone: str | None, ahead: str, symbol: str) -> str:
-    """What to set. zone: `data.time_zone`; None if the file's stamps carry their offset, or it is
-    not known.
+    """Say what to set.
+
+    zone: `data.time_zone`; None if the file's stamps carry their offset, or it is not known.
     """
     seconds = np.round(3600 * shift.hours).astype(np.int64)
     times = shift.at - seconds  # what the stamps seem to mean
-    found = " or ".join(keeping(times, utc_offsets(shift.at, zone or "UTC") + seconds))
+    found = " or ".join(find_zones(times, utc_offsets(shift.at, zone or "UTC") + seconds))
     if zone is None or not found:
         return (
             f"set data.time_zone to the zone of the file's stamps, {ahead} the one they were read with"
@@ -437,8 +459,10 @@ def _fix(shift: _Shift, zone: str | None, ahead: str, symbol: str) -> str:
 
 
 def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -> _Shift:
-    """The shift that the ends of the weeks show. Both ends of one weekend are compared: a zone with
-    another summer time than the market's shifts some weeks by an hour more.
+    """Find the shift that the ends of the weeks show.
+
+    Both ends of one weekend are compared: a zone with another summer time than the market's shifts
+    some weeks by an hour more.
 
     begin, end: UTC seconds of the first open and the last close of the bars of each such weekend.
     """

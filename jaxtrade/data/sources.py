@@ -18,18 +18,18 @@ from jaxtrade.config import DataConfig, RunConfig, changed_config
 from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract, contract_of, known_contract
-from jaxtrade.data.read.bars import bundled, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars, load_bundled
 from jaxtrade.data.read.roll import explicit
 from jaxtrade.data.read.validate import (
     MISSING_LIMIT,
     NO_VOLUME_COLUMN,
     QUOTE_FIELDS,
     SHOWN,
-    way_out,
+    suggest_limit,
 )
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import iso
+from jaxtrade.formatting import iso
 from jaxtrade.types import TickValue
 
 if TYPE_CHECKING:
@@ -52,15 +52,14 @@ SAME = (
 
 
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
-    """Keyword arguments with which `load_bars` reads a file of this configuration.
+    """Return the keyword arguments with which `load_bars` reads a file of this configuration.
 
-    quotes: whether the file is `data.quotes`, or has its columns. like: bars that the file
-        accompanies. It must follow
-    their roll dates, and any number of its rows may lack a side: what that means for the bars is
-    counted later.
+    quotes: whether the file is `data.quotes`, or has its columns.
+    like: bars that the file accompanies. It must follow their roll dates, and any number of its
+        rows may lack a side: what that means for the bars is counted later.
 
-    `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
-    left out for the quotes, and quote columns are left out for the trade bars.
+    `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of
+    the trade bars are left out for the quotes, and quote columns are left out for the trade bars.
     """
     data = config.data
     others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
@@ -74,10 +73,10 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
 
 
 def bars_of(config: RunConfig) -> Bars:
-    """The bars that `config.data` names: bundled, synthetic or from a file, with the quotes of
-    `data.quotes`.
+    """Load the bars that `config.data` names.
 
-    Raises ConfigError (unknown market, contradictory keys) or DataError (faults in the files).
+    They are bundled, synthetic or from a file, with the quotes of `data.quotes`. Raises ConfigError
+    (unknown market, contradictory keys) or DataError (faults in the files).
     """
     bars, data = _bars_alone(config), config.data
     if not data.quotes:
@@ -120,18 +119,20 @@ def _bars_alone(config: RunConfig) -> Bars:
             "data.source=synthetic"
         )
     if data.source == "bundled":
-        return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
+        return load_bundled(
+            contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end
+        )
     if not data.file:
         raise ConfigError("data.source = file needs data.file (--data FILE)")
     return load_bars(data.file, contract, **read_keys(config, False))
 
 
 def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
-    """The second bars that `data.seconds` names, or None if it names none.
+    """Load the second bars that `data.seconds` names, or None if it names none.
 
     They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the
-    same dates as
-    `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in the file).
+    same dates as `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in
+    the file).
     """
     data = config.data
     if not data.seconds:
@@ -147,15 +148,16 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
 
 
 def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
-    """Two-sided bars: stamps and volume of the trade bars, prices of the quotes.
+    """Join two-sided bars: stamps and volume of the trade bars, prices of the quotes.
 
     Bars without a quote on both sides are left out and counted.
 
     Args:
         tolerance: largest share of the trade bars that may have no quote.
+
     Raises:
-        DataError: the quotes have one side, the trade bars have two, bar lengths or contracts differ, or more than
-            `tolerance` of the bars have no quote.
+        DataError: the quotes have one side, the trade bars have two, bar lengths or contracts
+            differ, or more than `tolerance` of the bars have no quote.
     """
     if bars.ask:
         raise DataError(
@@ -183,7 +185,7 @@ def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
             f"quotes span {iso(quotes.time[0])}..{iso(quotes.time[-1])}. Fix: give the quotes of the "
             "same instrument and days, stamped like the bars (data.stamp, data.time_zone and data.expiry "
             "apply to both files), or narrow data.start and data.end"
-            + way_out("leave those bars out", "quotes_tolerance", lost / len(bars))
+            + suggest_limit("leave those bars out", "quotes_tolerance", lost / len(bars))
         )
     notes = [f"prices are the quotes of {quotes.source}; stamps and volume are of {bars.source}"]
     if lost:
@@ -221,20 +223,22 @@ READING = {
 
 
 def bars_from(frame: pd.DataFrame, config: RunConfig) -> Bars:
-    """The bars of a frame, read with the keys of `config.data`. Raises DataError with every fault,
-    ConfigError.
+    """Read the bars of a frame with the keys of `config.data`.
+
+    Raises DataError with every fault, ConfigError.
     """
     keys = read_keys(config, quotes=False)
     return from_frame(frame, contract_of(config.data), **{name: keys[name] for name in READING})
 
 
 def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
-    """`config` with `bars` as its data: writes them to a file in `folder`, named by its content,
-    and states how to read it.
+    """Return `config` with `bars` as its data.
+
+    Writes them to a file in `folder`, named by its content, and states how to read it.
 
     Raises:
-        ConfigError: the bars are synthetic or spliced, or their contract is not that of the
-            configuration.
+        ConfigError: the bars are synthetic or spliced, or their contract is not that of
+            the configuration.
     """
     if bars.synthetic:
         raise ConfigError(
@@ -262,10 +266,10 @@ def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
 
 
 def write_bars(bars: Bars, folder: Path) -> Path:
-    """Write one-sided or two-sided bars as CSV.gz -> the path `<symbol>-<sha256>.csv.gz`. A file
-    that is there stays.
+    """Write one-sided or two-sided bars as CSV.gz -> the path `<symbol>-<sha256>.csv.gz`.
 
-    `load_bars(path, contract, stamp="open")` reads equal bars back. Raises OSError (disk).
+    A file that is there stays. `load_bars(path, contract, stamp="open")` reads equal bars back.
+    Raises OSError (disk).
     """
     text = _text(bars).encode("ascii")
     path = folder / f"{bars.contract.symbol}-{hashlib.sha256(text).hexdigest()[:16]}.csv.gz"
@@ -305,27 +309,30 @@ INT32 = 1 << 31
 
 
 def rate_contract(currency: str) -> Contract | None:
-    """The known market between a currency and the dollar, such as EURUSD or USDJPY. None if there
-    is none.
+    """Return the known market between a currency and the dollar, such as EURUSD or USDJPY.
+
+    None if there is none.
     """
     return CONTRACTS.get(currency + ACCOUNT) or CONTRACTS.get(ACCOUNT + currency)
 
 
 def converts_itself(contract: Contract) -> bool:
-    """Whether the market's own price is the rate: USDJPY earns JPY and is quoted in JPY per
-    dollar.
+    """Return whether the market's own price is the rate.
+
+    USDJPY earns JPY and is quoted in JPY per dollar.
     """
     return contract.symbol == ACCOUNT + contract.currency
 
 
 def needs_rates(contract: Contract) -> bool:
-    """Whether bars of a rate are needed to convert profits to dollars."""
+    """Return whether bars of a rate are needed to convert profits to dollars."""
     return contract.currency != ACCOUNT and not converts_itself(contract)
 
 
 def describe_conversion(contract: Contract) -> str | None:
-    """The conversion rule in a sentence, for notes and reports. None if profits arise in
-    dollars.
+    """State the conversion rule in a sentence, for notes and reports.
+
+    None if profits arise in dollars.
     """
     if contract.currency == ACCOUNT:
         return None
@@ -338,7 +345,7 @@ def describe_conversion(contract: Contract) -> str | None:
 
 
 def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
-    """The bars of the rate in `data.conversion`. None if no rate is needed.
+    """Load the bars of the rate in `data.conversion`. None if no rate is needed.
 
     The file is read with the bars' `data.time_zone` and `data.stamp`. Its columns must have obvious
     names, and its prices are in points.
@@ -382,9 +389,9 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
 
 
 def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
-    """Dollar mills per tick and contract in each bar, as a fraction with NumPy leaves int32[T].
+    """Compute dollar mills per tick and contract in each bar, as a fraction.
 
-    None if profits arise in dollars.
+    The leaves are NumPy int32[T]. None if profits arise in dollars.
 
     Raises:
         DataError: a bar has no rate, or only one that is older than one session.
@@ -429,7 +436,7 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
 
 
 def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
-    """For each bar, the row of the last rate whose bar had closed by the bar's open. int64[T].
+    """Find for each bar the row of the last rate whose bar had closed by the bar's open (int64[T]).
 
     Raises DataError if a bar has no such rate, or only one that is older than one session.
     """
@@ -464,7 +471,10 @@ def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
 
 
 def dollars_per_tick(contract: Contract, value: TickValue | None, rows: np.ndarray) -> float:
-    """Dollars per tick and contract. If profits are converted, the median over `rows`."""
+    """Compute dollars per tick and contract.
+
+    If profits are converted, it is the median over `rows`.
+    """
     if value is None:
         return contract.tick_mills / 1000
     return float(np.median(np.asarray(value.times)[rows] / np.asarray(value.over)[rows])) / 1000

@@ -32,11 +32,11 @@ from jaxtrade.types import MarketData, SessionSet
 
 
 def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -> SessionSet:
-    """A SessionSet of rows of the session table, padded to `size` (the market's number of
-    sessions).
+    """Make a SessionSet of rows of the session table.
 
-    symbols: int[size], the symbol of each row of the table, in increasing order; None for one
-        symbol.
+    It is padded to `size` (the market's number of sessions).
+    symbols: int[size], the symbol of each row of the table, in increasing order; None for
+        one symbol.
     """
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
     padded[: len(ids)] = ids
@@ -49,10 +49,10 @@ def session_set(ids: np.ndarray, size: int, symbols: np.ndarray | None = None) -
 
 
 def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
-    """Session rows of `train`, `validation`, `test` and `all`, int64 each.
+    """Return the session rows of `train`, `validation`, `test` and `all`, int64 each.
 
-    Numbers that `config` does not give follow from `sessions` (`config.run`). Held-out blocks
-    are counted from the end. The `embargo_sessions` before each held-out block belong to no split.
+    Numbers that `config` does not give follow from `sessions` (`config.run`). Held-out blocks are
+    counted from the end. The `embargo_sessions` before each held-out block belong to no split.
     Raises ConfigError if no training session is left.
     """
     check_split(sessions, config)
@@ -73,8 +73,10 @@ def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
 
 
 def shared_dates(dates: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-    """The trade dates that every symbol has, increasing. dates: datetime64[D][N]. symbols:
-    int[N].
+    """Return the trade dates that every symbol has, increasing.
+
+    dates: datetime64[D][N].
+    symbols: int[N].
     """
     return reduce(np.intersect1d, [dates[symbols == symbol] for symbol in np.unique(symbols)])
 
@@ -82,17 +84,15 @@ def shared_dates(dates: np.ndarray, symbols: np.ndarray) -> np.ndarray:
 def split_ids_by_date(
     dates: np.ndarray, symbols: np.ndarray, config: SplitConfig
 ) -> dict[str, np.ndarray]:
-    """Rows of `train`, `validation`, `test` and `all` of the session table of several symbols,
-    int64 each.
+    """Return the rows of `train`, `validation`, `test` and `all` of several symbols.
 
-    Held-out blocks are the last dates of those that all symbols share, so each symbol has as many
-    held-out sessions, and at least one for training. Sessions from the first date that is held out
-    (or embargoed) on are not trained on, whether their date is shared or not. Sessions after the
-    last shared date belong to no split.
+    They are rows of the session table, int64 each. Held-out blocks are the last dates of those that
+    all symbols share, so each symbol has as many held-out sessions, and at least one for training.
+    Sessions from the first date that is held out (or embargoed) on are not trained on, whether
+    their date is shared or not. Sessions after the last shared date belong to no split.
 
-    dates: datetime64[D][N], the trade date of each row. symbols: int[N], its symbol, in increasing
-        order.
-
+    dates: datetime64[D][N], the trade date of each row.
+    symbols: int[N], its symbol, in increasing order.
     Raises ConfigError if no shared date is left for training.
     """
     shared = shared_dates(dates, symbols)
@@ -112,13 +112,13 @@ def split_ids_by_date(
     }
 
 
-def countable(market: Markets) -> int:
-    """The number of sessions that a split counts: the trade dates that all parts share."""
+def count_sessions(market: Markets) -> int:
+    """Count the sessions that a split counts: the trade dates that all parts share."""
     return len(shared_dates(market.trade_dates, market.session_parts))
 
 
 def decision_count(market: MarketData, sessions: SessionSet) -> int:
-    """The number of decision bars of a session set, over all its symbols."""
+    """Count the decision bars of a session set, over all its symbols."""
     ids = np.asarray(sessions.ids)[: int(sessions.count)]
     return int(
         (np.asarray(market.sessions.last)[ids] - np.asarray(market.sessions.first)[ids] + 1).sum()
@@ -126,16 +126,16 @@ def decision_count(market: MarketData, sessions: SessionSet) -> int:
 
 
 def sessions_of(market: Markets, ids: np.ndarray) -> SessionSet:
-    """A SessionSet of some rows of a market's session table, in increasing order."""
+    """Make a SessionSet of some rows of a market's session table, in increasing order."""
     symbols = market.session_parts if len(market.parts) > 1 else None
     return session_set(ids, market.num_sessions, symbols)
 
 
 def split_sessions(market: Markets, config: SplitConfig) -> dict[str, SessionSet]:
-    """SessionSets `train`, `validation`, `test` and `all` of a market, in time order; of a set, in
-    the order of its symbols and then of time.
+    """Make the SessionSets `train`, `validation`, `test` and `all` of a market, in time order.
 
-    Raises ConfigError as `split_ids_by_date` does.
+    For a set, they are in the order of its symbols and then of time. Raises ConfigError as
+    `split_ids_by_date` does.
     """
     ids = split_ids_by_date(market.trade_dates, market.session_parts, config)
     return {name: sessions_of(market, rows) for name, rows in ids.items()}
@@ -158,12 +158,14 @@ def split_sessions(market: Markets, config: SplitConfig) -> dict[str, SessionSet
 class Fold(NamedTuple):
     """The sessions of one fold, as rows of the session table, int64 and increasing.
 
-    train: trained on. test: evaluated. purged: left out because they reach into a test session.
-        embargoed: left out
-    beside those. groups: of cpcv the tested blocks; empty otherwise. Sessions that are in none of
-    these were never
-    candidates: those after the test of a forward fold, and those before the training block of a
-        rolling one.
+    train: trained on.
+    test: evaluated.
+    purged: left out because they reach into a test session.
+    embargoed: left out beside those.
+    groups: of cpcv the tested blocks; empty otherwise.
+
+    Sessions that are in none of these were never candidates: those after the test of a forward
+    fold, and those before the training block of a rolling one.
     """
 
     train: np.ndarray
@@ -177,12 +179,13 @@ class Reach(NamedTuple):
     """How far a decision reaches.
 
     look_back: bars before the decision bar that its observation uses, one number; or int64[N], one
-        for each session
-    (`in_rows`). look_ahead: bars after the decision bar to which a label of it runs; at least 1,
-    the bar in which the order is filled. episode: sessions of an episode; a decision of its first
-    session is rewarded by what happens until the end of its last one. date_back: the observation
-    also uses the trade date of the bar so many bars before the decision bar, from its first bar on
-    (vwap); None without such a feature.
+        for each session (`add_look_backs`).
+    look_ahead: bars after the decision bar to which a label of it runs; at least 1, the bar in
+        which the order is filled.
+    episode: sessions of an episode; a decision of its first session is rewarded by what happens
+        until the end of its last one.
+    date_back: the observation also uses the trade date of the bar so many bars before the decision
+        bar, from its first bar on (vwap); None without such a feature.
     """
 
     look_back: int | np.ndarray
@@ -192,7 +195,7 @@ class Reach(NamedTuple):
 
 
 def reach_of(config: RunConfig) -> Reach:
-    """The reach of the decisions of a configuration.
+    """Return the reach of the decisions of a configuration.
 
     look_back is the window and the longest reach of a feature (`reach_bars`): its warm-up or,
     where it smooths exponentially, the bars that hold all but a billionth of its weight. A feature
@@ -218,11 +221,12 @@ def reach_of(config: RunConfig) -> Reach:
     return Reach(needed - 1, ahead, config.episode.sessions, max(dated, default=None))
 
 
-def in_rows(reach: Reach, first: np.ndarray, opens: np.ndarray) -> Reach:
-    """The reach with a look-back for each session, which includes the trade dates that features
-    begin with.
+def add_look_backs(reach: Reach, first: np.ndarray, opens: np.ndarray) -> Reach:
+    """Give the reach a look-back for each session.
 
-    first: as in `touches`. opens: int[T], for each bar the row of the first bar of its trade date.
+    The look-back includes the trade dates that features begin with.
+    first: as in `find_touching_sessions`.
+    opens: int[T], for each bar the row of the first bar of its trade date.
     """
     if reach.date_back is None:
         return reach
@@ -230,13 +234,16 @@ def in_rows(reach: Reach, first: np.ndarray, opens: np.ndarray) -> Reach:
     return reach._replace(look_back=np.maximum(reach.look_back, first - begins))
 
 
-def touches(first: np.ndarray, last: np.ndarray, test: np.ndarray, reach: Reach) -> np.ndarray:
-    """bool[N]: the sessions of which some decision, from its look-back to its look-ahead or the end
-    of its episode, lies in a test session. Test sessions touch themselves.
+def find_touching_sessions(
+    first: np.ndarray, last: np.ndarray, test: np.ndarray, reach: Reach
+) -> np.ndarray:
+    """Find the sessions of which some decision touches a test session (bool[N]).
 
+    A decision reaches from its look-back to its look-ahead or the end of its episode. Test sessions
+    touch themselves.
     first, last: int[N], rows of the first and last decision bar of each session, in time order. The
-        bar after the last
-    one closes a session's positions, so it belongs to the session. test: ids of the test sessions.
+        bar after the last one closes a session's positions, so it belongs to the session.
+    test: ids of the test sessions.
     """
     count = len(first)
     until = last[np.minimum(np.arange(count) + reach.episode - 1, count - 1)] + 1
@@ -253,14 +260,14 @@ def fold_of(
     embargo: int,
     groups: tuple[int, ...] = (),
 ) -> Fold:
-    """The fold that tests `test` and trains on what purge and embargo leave of `candidates` (ids,
-    increasing).
+    """Return the fold that tests `test` and trains on what purge and embargo leave of `candidates`.
 
-    first, last: as in `touches`. embargo: sessions left out on each side of a run of purged and
-        tested ones, as far as
-    they are candidates.
+    candidates: ids, increasing.
+    first, last: as in `find_touching_sessions`.
+    embargo: sessions left out on each side of a run of purged and tested ones, as far as they
+        are candidates.
     """
-    ids, closed = np.arange(len(first)), touches(first, last, test, reach)
+    ids, closed = np.arange(len(first)), find_touching_sessions(first, last, test, reach)
     near = closed.copy()
     for shift in range(1, embargo + 1):
         near[:-shift] |= closed[shift:]
@@ -276,26 +283,24 @@ def fold_of(
 
 
 def walk_folds(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Reach) -> list[Fold]:
-    """The folds of a walk, in time order of their test sessions.
+    """List the folds of a walk, in time order of their test sessions.
 
     rolling: test blocks of `walk.test` sessions, counted from the end of the data so that the
-        newest are tested; before
-    each the last `walk.train` sessions that purge and embargo leave. Blocks with fewer before them
-    are left out.
+        newest are tested; before each the last `walk.train` sessions that purge and embargo leave.
+        Blocks with fewer before them are left out.
     anchored: the same blocks; each fold trains on all sessions before its block that purge and
         embargo leave.
     cpcv: combinatorial purged cross-validation (Lopez de Prado 2018, chapter 12). The sessions form
-        `walk.groups`
-    blocks of equal length (the first ones have one more where it does not divide), and each choice
-    of
-    `walk.test_groups` of them is the test of a fold.
+        `walk.groups` blocks of equal length (the first ones have one more where it does not
+        divide), and each choice of `walk.test_groups` of them is the test of a fold.
 
-    first, last: as in `touches`. Raises ConfigError if there are too few sessions.
+    first, last: as in `find_touching_sessions`.
+    Raises ConfigError if there are too few sessions.
     """
     count, embargo = len(first), walk.embargo_of(len(first))
     fold = partial(fold_of, first, last, reach=reach, embargo=embargo)
     if walk.mode == "cpcv":
-        return _combined(count, walk, fold)
+        return _make_combinations(count, walk, fold)
     folds = []
     for end in range(count, walk.test, -walk.test):
         test = np.arange(end - walk.test, end)
@@ -319,13 +324,14 @@ def walk_folds(first: np.ndarray, last: np.ndarray, walk: WalkConfig, reach: Rea
 
 
 def blocks(sessions: int, groups: int) -> list[np.ndarray]:
-    """The blocks of cpcv: session ids in `groups` parts of equal length, the first ones with one
-    more if need be.
+    """Divide session ids into the blocks of cpcv: `groups` parts of equal length.
+
+    The first ones have one more if need be.
     """
     return np.array_split(np.arange(sessions), groups)
 
 
-def _combined(count: int, walk: WalkConfig, fold_of: Callable[..., Fold]) -> list[Fold]:
+def _make_combinations(count: int, walk: WalkConfig, fold_of: Callable[..., Fold]) -> list[Fold]:
     if count < walk.groups:
         raise ConfigError(
             f"walk.groups={walk.groups} (--groups): more blocks than the data have sessions ({count}): "
@@ -348,11 +354,11 @@ def _combined(count: int, walk: WalkConfig, fold_of: Callable[..., Fold]) -> lis
 
 
 def paths_of(folds: list[Fold], groups: int) -> np.ndarray:
-    """int[P, groups]: the fold whose test of a block belongs to a path; each path tests every block
-    once.
+    """Find the fold whose test of a block belongs to a path (int[P, groups]).
 
-    With N blocks of which k are tested there are P = C(N - 1, k - 1) paths (Lopez de Prado 2018,
-    section 12.4). Path p takes, of each block, the p-th fold that tests it.
+    Each path tests every block once. With N blocks of which k are tested there are P = C(N - 1, k -
+    1) paths (Lopez de Prado 2018, section 12.4). Path p takes, of each block, the p-th fold that
+    tests it.
     """
     return np.array(
         [[i for i, fold in enumerate(folds) if group in fold.groups] for group in range(groups)]
@@ -360,16 +366,17 @@ def paths_of(folds: list[Fold], groups: int) -> np.ndarray:
 
 
 def reach_on(market: Market, config: RunConfig) -> Reach:
-    """`reach_of` on a market: with a look-back for each session where a feature begins with its
-    trade date.
+    """Return `reach_of` on a market.
+
+    It has a look-back for each session where a feature begins with its trade date.
     """
     dates = market.bars.trade_dates
     opens = np.searchsorted(dates, dates)  # dates never decrease, so this is the first bar of each
-    return in_rows(reach_of(config), np.asarray(market.data.sessions.first, np.int64), opens)
+    return add_look_backs(reach_of(config), np.asarray(market.data.sessions.first, np.int64), opens)
 
 
 def folds_of(market: Market, config: RunConfig) -> list[Fold]:
-    """The folds of a market, for the section `walk`. Raises ConfigError as `walk_folds`."""
+    """Return the folds of a market, for the section `walk`. Raises ConfigError as `walk_folds`."""
     sessions = market.data.sessions
     first, last = np.asarray(sessions.first, np.int64), np.asarray(sessions.last, np.int64)
     return walk_folds(first, last, config.walk, reach_on(market, config))
@@ -386,20 +393,21 @@ OF_DATE = ("vwap", "price_to_vwap")
 
 
 def smoothed_bars(alpha: float) -> int:
-    """The number k of newest values that hold all but `LEFT_OVER` of the weight of an exponential
-    smoothing.
+    """Count the newest values k that hold almost all weight of an exponential smoothing.
 
-    From y[t] = y[t-1] + alpha (x[t] - y[t-1]) it follows that x[t-j] has the weight alpha (1 -
-    alpha)^j. The values of age k and more, the start of the series among them, have together (1 -
-    alpha)^k, which is at most `LEFT_OVER` from k = log(LEFT_OVER) / log(1 - alpha) on. Wilder's
-    smoothing over N bars has alpha = 1/N, so k is about 20.7 N; an EMA has alpha = 2/(N + 1), so k
-    is about 10.4 N. alpha: in (0, 1].
+    They hold all but `LEFT_OVER`. From y[t] = y[t-1] + alpha (x[t] - y[t-1]) it follows that x[t-j]
+    has the weight alpha (1 - alpha)^j. The values of age k and more, the start of the series among
+    them, have together (1 - alpha)^k, which is at most `LEFT_OVER` from k = log(LEFT_OVER) / log(1
+    - alpha) on. Wilder's smoothing over N bars has alpha = 1/N, so k is about 20.7 N; an EMA has
+    alpha = 2/(N + 1), so k is about 10.4 N.
+
+    alpha: in (0, 1].
     """
     return 1 if alpha == 1 else math.ceil(math.log(LEFT_OVER) / math.log1p(-alpha))
 
 
 def reach_bars(name: str) -> int:
-    """The number of bars, its own one included, that a feature's value depends on.
+    """Count the bars, its own one included, that a feature's value depends on.
 
     Of a feature that starts with its trade date (`OF_DATE`) only its own bar is counted; of a
     user's own feature the declared warm-up. Raises ConfigError for an unknown name.

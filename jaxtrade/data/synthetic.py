@@ -20,7 +20,7 @@ from jaxtrade.data.calendar.schedule import (
     thanksgiving,
 )
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.errors import ConfigError, DataError
 
 # The frame of synthetic bars: sessions of the real calendar, their minutes, and a plausible price
@@ -33,7 +33,7 @@ LAST = date(2026, 12, 31)
 
 
 def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
-    """`sessions` consecutive scheduled sessions.
+    """Return `sessions` consecutive scheduled sessions.
 
     They start in the latest Thanksgiving week, 2023 or earlier, that is followed by enough
     sessions; if there is none, at the first date of the calendar. Raises ConfigError, naming the
@@ -60,19 +60,24 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
 
 
 def all_minutes(schedule: Schedule) -> np.ndarray:
-    """Open stamps of the minutes of all sessions, int64[n]."""
+    """Return the open stamps of the minutes of all sessions (int64[n])."""
     return np.concatenate([session_minutes(schedule, i) for i in range(len(schedule.dates))])
 
 
 def session_minutes(schedule: Schedule, index: int) -> np.ndarray:
-    """Open stamps of the minutes of session `index`, int64[n]. Scheduled halts are left out."""
+    """Return the open stamps of the minutes of session `index` (int64[n]).
+
+    Scheduled halts are left out.
+    """
     stamps = np.arange(schedule.open[index], schedule.close[index], BAR_SECONDS)
     return stamps[(stamps < schedule.halts[index, 0]) | (stamps >= schedule.halts[index, 1])]
 
 
 def start_level(contract: Contract, schedule: Schedule) -> float:
-    """A plausible price for the schedule's first year, in ticks: the middle of the contract's
-    range, or 10,000 if it has none."""
+    """Return a plausible price for the schedule's first year, in ticks.
+
+    It is the middle of the contract's range, or 10,000 if it has none.
+    """
     bounds = contract.price_range(int(str(schedule.dates[0])[:4]))
     return (bounds[0] + bounds[1]) / 2 / float(contract.tick_size) if bounds else 10_000.0
 
@@ -85,8 +90,9 @@ def minute_bars(
     source: str,
     note: str,
 ) -> Bars:
-    """Make Bars (int32 ticks) of stamps int64[n], prices [n, 4] (open, high, low, close) and volume
-    [n].
+    """Make Bars (int32 ticks) of stamps int64[n], prices [n, 4] and volume [n].
+
+    The prices are open, high, low, close.
     """
     return Bars(
         time=stamps.astype(np.int64),
@@ -129,19 +135,19 @@ def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
         case "mean_reversion":
             made = chain_bars(contract, count, seed, chain_pull(data))
         case "planted":
-            real = bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
+            real = load_bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
             stamps = real.time[np.isin(real.trade_dates, np.unique(real.trade_dates)[:count])]
             made = chain_at(
                 contract, stamps, float(real.close[0]), [seed, count, 2], chain_pull(data)
             )
         case "phase_randomised":
-            real = bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
+            real = load_bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
             made = phase_randomised_bars(real, count, seed)
     return made.between(data.start, data.end)
 
 
 def chain_pull(data: DataConfig) -> float:
-    """The strength with which the chain is pulled to its anchor."""
+    """Return the strength with which the chain is pulled to its anchor."""
     return REVERSION_PULL if data.synthetic_pull is None else data.synthetic_pull
 
 
@@ -153,18 +159,18 @@ FIRST_VOLUME, LAST_VOLUME = 50, 150
 
 
 def level_of(state: np.ndarray | int) -> np.ndarray:
-    """The level (0..7) of states (0..15), int[...]. A state is 2 * level + (1 if the last move was
-    up, else 0).
+    """Return the level (0..7) of states (0..15), int[...].
+
+    A state is 2 * level + (1 if the last move was up, else 0).
     """
     return np.asarray(state) // 2
 
 
 def going_on(pull: float) -> np.ndarray:
-    """Probability that the next move keeps the direction, float64[16] by state: INERTIA * (1 - pull
-    * swing).
+    """Compute the probability that the next move keeps the direction, float64[16] by state.
 
-    swing is 0 while the price moves towards the anchor. Away from it, swing grows to 1 at the outer
-    levels, where the price always turns.
+    It is INERTIA * (1 - pull * swing). swing is 0 while the price moves towards the anchor. Away
+    from it, swing grows to 1 at the outer levels, where the price always turns.
     """
     if not 0 < pull <= 1:
         raise ConfigError(
@@ -177,7 +183,10 @@ def going_on(pull: float) -> np.ndarray:
 
 
 def transitions(pull: float) -> np.ndarray:
-    """Transition probabilities, float64[16, 16]: rows are states, columns are next states."""
+    """Compute transition probabilities (float64[16, 16]).
+
+    Rows are states, columns are next states.
+    """
     keep, top = going_on(pull), len(LEVELS) - 1
     matrix = np.zeros((len(keep), len(keep)))
     for state, chance in enumerate(keep.tolist()):
@@ -192,12 +201,11 @@ def transitions(pull: float) -> np.ndarray:
 
 
 def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Prices of bars between levels, int64[..., 4] (open, high, low, close), in ticks above the
-    lowest level.
+    """Return prices of bars between levels, in ticks above the lowest level.
 
-    before, after: int[...] levels (0..7). The open is the previous close. The part of the range
-        that the move does not
-    cover is split between the two ends.
+    They are int64[..., 4] (open, high, low, close). The open is the previous close. The part of the
+    range that the move does not cover is split between the two ends.
+    before, after: int[...] levels (0..7).
     """
     open_, close = LEVELS[before], LEVELS[after]
     low = np.minimum(open_, close) - (RANGE - np.abs(close - open_)) // 2
@@ -205,7 +213,10 @@ def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.ndarray:
-    """The states visited, int64[count + 1]. The first one is the lower anchor level, moving up."""
+    """Draw the states visited (int64[count + 1]).
+
+    The first one is the lower anchor level, moving up.
+    """
     matrix = transitions(pull)
     after = [np.flatnonzero(row).tolist() for row in matrix]
     first = [float(row[nodes[0]]) for row, nodes in zip(matrix, after, strict=True)]
@@ -218,8 +229,9 @@ def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.
 
 
 def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bars:
-    """Bars of `sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too
-    many sessions.
+    """Generate bars of `sessions` sessions of the chain.
+
+    Raises ConfigError for a pull outside (0, 1] or too many sessions.
     """
     schedule = synthetic_schedule(contract, sessions)
     return chain_at(
@@ -261,11 +273,13 @@ SAFETY = 8.0  # a falling walk must stay this many standard deviations above zer
 
 
 def walk_bars(contract: Contract, sessions: int, seed: int, drift: float = 0.0) -> Bars:
-    """Generate `sessions` sessions of the walk. It rises one tick a minute with probability (1 +
-    drift) / 2, else it falls one tick.
+    """Generate `sessions` sessions of the walk.
+
+    It rises one tick a minute with probability (1 + drift) / 2, else it falls one tick.
 
     Args:
         drift: expected ticks per bar, between -1 and 1; 0 gives the martingale.
+
     Raises:
         ConfigError: a drift outside that range, a drift that may lead to prices below zero, or too
             many sessions.
@@ -353,8 +367,10 @@ def _session(
     temper: float,
     contract: Contract,
 ) -> np.ndarray:
-    """Bars of one session, float64[n, 6]: time, open, high, low, close (ticks), volume. level: the
-    previous close.
+    """Generate the bars of one session (float64[n, 6]).
+
+    The columns are time, open, high, low, close (ticks), volume.
+    level: the previous close.
     """
     minute = local_seconds(stamps, contract.zone) % 86_400 / 60
     shape = np.interp(minute, CLOCK, SHAPE)
@@ -399,8 +415,9 @@ LEAST = 3  # bars of a copy
 
 
 def phase_randomised_values(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """A series with the mean and periodogram of `values` and with uniformly random phases,
-    float64[n].
+    """Generate a series with the mean and periodogram of `values` (float64[n]).
+
+    Its phases are uniformly random.
     """
     spectrum = np.fft.rfft(values)
     turned = np.abs(spectrum) * np.exp(2j * np.pi * generator.random(len(spectrum)))
@@ -411,8 +428,9 @@ def phase_randomised_values(values: np.ndarray, generator: np.random.Generator) 
 
 
 def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.ndarray:
-    """Open, high, low and close of a copy of one-sided bars (of the bid), int64[4, T] ticks. At
-    least LEAST bars.
+    """Generate open, high, low and close of a copy of one-sided bars (of the bid).
+
+    They are int64[4, T] ticks. There must be at least LEAST bars.
     """
     real = bars.close.astype(np.float64)
     moves = phase_randomised_values(np.diff(np.log(real)), generator)
@@ -425,8 +443,10 @@ def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.nd
 
 
 def spread_kept(bars: Bars, bid: Side) -> Side:
-    """Ask prices over other bid prices: the bid's plus the real spread of two-sided `bars`. High
-    and low are then widened to include open and close."""
+    """Return ask prices over other bid prices: the bid's plus the real spread of two-sided `bars`.
+
+    High and low are then widened to include open and close.
+    """
     real = zip(bid, *bars.quotes, strict=True)
     ask = Side(*(price + (above.astype(np.int64) - below) for price, below, above in real))
     return ask._replace(
@@ -436,10 +456,10 @@ def spread_kept(bars: Bars, bid: Side) -> Side:
 
 
 def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
-    """A copy of the first `sessions` trade dates of `bars`, or of all if there are fewer.
+    """Make a phase-randomised copy of the first `sessions` trade dates of `bars`.
 
-    Raises DataError if fewer than three bars are left, or if a price of the copy falls below one
-    tick.
+    It takes all if there are fewer. Raises DataError if fewer than three bars are left, or if a
+    price of the copy falls below one tick.
     """
     dates = bars.trade_dates
     bars = bars.rows(np.isin(dates, np.unique(dates)[:sessions]))

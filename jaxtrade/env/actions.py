@@ -1,5 +1,6 @@
 """The table of action ids, names and legality of the built-in tasks, and the order that opens a
-position."""
+position.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +36,15 @@ SIDES = {
 
 
 def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
-    """int32[] ticks: the entry fill plus be_ticks on the winning side."""
+    """Return the entry fill plus be_ticks on the winning side (int32[] ticks)."""
     position = state.position
     return position.entry + jnp.sign(position.quantity) * params.contract.be_ticks
 
 
 def legal_actions(state: EnvState, params: EnvParams) -> dict[str, Array]:
-    """Legality by name, bool[] each, at the close of `state.row`. It depends on no future bar.
+    """Return legality by name, bool[] each, at the close of `state.row`.
+
+    It depends on no future bar.
 
     HOLD is always legal. BUY and SELL need a flat account and `rules.may_open`.
     MOVE_STOP_TO_BREAKEVEN must tighten the stop, and leave it at least one tick on the losing side
@@ -82,7 +85,7 @@ def hold(state: EnvState) -> Order:
 
 
 def bracket(state: EnvState, quantity: Array, params: EnvParams) -> Order:
-    """An order for `quantity` (int32[], signed) with the fixed bracket.
+    """Build an order for `quantity` (int32[], signed) with the fixed bracket.
 
     The stop is a multiple of the ATR, and the target is a multiple of the stop.
     """

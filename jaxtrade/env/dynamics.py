@@ -58,11 +58,16 @@ StateT = TypeVar("StateT")
 def transition(
     config: EnvConfig, state: EnvState, order: Order, params: EnvParams, impact: Array | None = None
 ) -> tuple[EnvState, Event]:
-    """Advance one bar, from the close of `state.row` to the close of the next row, without session
-    jump or reset.
+    """Advance one bar, without session jump or reset.
 
-    First the leg is filled (`execution.fill_leg`), then the account is settled (`execution.settle`).
-    `state.row` must be a decision bar. impact: as in `LegBar`.
+    It goes from the close of `state.row`, which must be a decision bar, to the close
+    of the next row.
+
+    First the leg is filled (`execution.fill_leg`), then the account is
+    settled (`execution.settle`).
+
+    Args:
+        impact: as in `LegBar`.
     """
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
@@ -87,8 +92,10 @@ def transition(
 def leg_bar(
     config: EnvConfig, state: EnvState, params: EnvParams, impact: Array | None = None
 ) -> LegBar:
-    """The data of the bar after `state.row` for the leg. params: with the contract of that bar
-    alone.
+    """Return the data of the bar after `state.row` for the leg.
+
+    Args:
+        params: with the contract of that bar alone.
     """
     market, row = params.market, state.row + 1
     session = params.sessions.ids[state.slot]
@@ -110,8 +117,12 @@ def leg_bar(
 
 
 def next_session(state: Any, params: Any) -> Any:
-    """The state at the first decision bar of the next session of the split. The account is carried
-    over. state, params: of any environment.
+    """Return the state at the first decision bar of the next session of the split.
+
+    The account is carried over.
+
+    Args:
+        state, params: of any environment.
     """
     slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
     return state.replace(
@@ -125,8 +136,9 @@ def next_session(state: Any, params: Any) -> Any:
 def forced_entry(
     config: EnvConfig, state: EnvState, probability: Array, params: EnvParams
 ) -> EnvState:
-    """Start a new episode with a forced entry, with the given probability and if an entry is legal
-    (`forced_side`).
+    """Start a new episode with a forced entry.
+
+    This happens with the given probability and if an entry is legal (`forced_side`).
 
     The entry is that of BUY or SELL: a market order for `quantity` contracts at the next open, with
     the normal bracket, slippage and commission. The episode then starts one bar later than `state`.
@@ -196,26 +208,28 @@ class MarketEnv(Generic[StateT]):
         return self.observation_spec.size
 
     def reset(self, key: Array, params: Any) -> tuple[StateT, ObservationRef]:
-        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key`
-        alone.
+        """Start the first episode and return (state, ref).
+
+        The starts of all later episodes depend on `key` alone.
         """
         state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
 
     def action_mask(self, ref: ObservationRef) -> Array:
-        """bool[A]: the stored mask of the observation at which the action is chosen."""
+        """Return the stored mask of the observation at which the action is chosen (bool[A])."""
         return ref.mask
 
     def next_episode(self, state: Any, params: Any) -> Any:
-        """The first state of the next episode."""
+        """Return the first state of the next episode."""
         return self._begin(state.seed, state.episode + 1, params)
 
     def step(
         self, key: Array, state: StateT, action: Array, params: Any
     ) -> tuple[StateT, ObservationRef, Outcome[ObservationRef]]:
-        """`advance` with auto-reset -> (state, ref, outcome).
+        """Run `advance` with auto-reset and return (state, ref, outcome).
 
-        `key` is not used, because episode starts follow from the state. The Env protocol requires the argument.
+        `key` is not used, because episode starts follow from the state. The Env protocol requires
+        the argument.
         """
         del key
         going_on, outcome = self.advance(state, action, params)
@@ -329,14 +343,15 @@ class TradingEnv(MarketEnv[EnvState]):
         seed: int = 0,
         episode: int = 0,
     ) -> EnvState:
-        """A new account at the close of market row `row`, which lies in session `slot` of the
-        split.
+        """Open a new account at the close of market row `row`.
+
+        The row lies in session `slot` of the split.
         """
         state = start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
         return state.replace(record=self.task.record.new())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
-        """bool[A]: the legal actions at `state`."""
+        """Return the legal actions at `state` (bool[A])."""
         mask = self.task.mask(self.config, state, rules.of_symbol(params, state.row))
         chex.assert_shape(
             mask,
@@ -346,28 +361,33 @@ class TradingEnv(MarketEnv[EnvState]):
         return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """The order of a legal action (int32[]) at `state`."""
+        """Convert a legal action (int32[]) at `state` to its order."""
         return self.task.decode(self.config, action, state, rules.of_symbol(params, state.row))
 
     def transition(
         self, state: EnvState, order: Order, params: EnvParams
     ) -> tuple[EnvState, Event]:
-        """One bar; see `dynamics.transition`."""
+        """Advance one bar; see `dynamics.transition`."""
         return transition(self.config, state, order, params)
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
-        """The stored form of the observation at `state`: 25 bytes, 51 for `advised`, and 28 more
-        with an advisor.
+        """Return the stored form of the observation at `state`.
+
+        It takes 25 bytes, 51 for `advised`, and 28 more with an advisor.
         """
         return observation.make_ref(self.config, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
-        """float32[D]: the observation of a reference. Acting and learning get the same bits."""
+        """Return the observation of a reference (float32[D]).
+
+        It is bit-identical for acting and learning.
+        """
         return observation.observe(self.config, ref, rules.of_symbol(params, ref.row[0]))
 
     def groups(self, params: EnvParams) -> int:
-        """Number of symbols of the market, as learners keep observation statistics for each
-        (`rl.acting.Grouped`).
+        """Return the number of symbols of the market.
+
+        Learners keep observation statistics for each (`rl.acting.Grouped`).
         """
         if params.market.symbol is None:
             return 1
@@ -375,8 +395,9 @@ class TradingEnv(MarketEnv[EnvState]):
         return commission.shape[0] if offsets is None else offsets.shape[0] - 1
 
     def group(self, ref: ObservationRef, params: EnvParams) -> Array:
-        """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one
-        symbol.
+        """Return the symbol of a reference as its place in the set (int32[]).
+
+        It is 0 on a market of one symbol.
         """
         symbol = params.market.symbol
         return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
@@ -384,8 +405,9 @@ class TradingEnv(MarketEnv[EnvState]):
     def advance(
         self, state: EnvState, action: Array, params: EnvParams
     ) -> tuple[EnvState, Outcome[ObservationRef]]:
-        """Decode an action and advance one bar, without auto-reset. At the end of a session it
-        jumps to the next one.
+        """Decode an action and advance one bar, without auto-reset.
+
+        At the end of a session it jumps to the next one.
 
         Args:
             action: int32[], an id of `actions`.

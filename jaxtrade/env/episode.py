@@ -1,5 +1,6 @@
 """Episodes: their starts, their ends, the statistics that they keep, and the trade record that the
-task `advised` shows."""
+task `advised` shows.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ RECENT = 10  # closed trades in the win rate; in relative scaling also the cap o
 class Close(NamedTuple):
     """A possible close of a round turn in a bar.
 
-    closed: bool[], True if a round turn ended. won: bool[], True if its profit exceeds its two
-        commissions.
+    closed: bool[], True if a round turn ended.
+    won: bool[], True if its profit exceeds its two commissions.
     """
 
     closed: Array
@@ -54,10 +55,13 @@ class Close(NamedTuple):
 
 
 def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close, Close]:
-    """The round turns that one bar closed, in time order: first by an order, then in any other way.
+    """Return the round turns that one bar closed, in time order.
 
-    entry: fill price of the position that was carried into the bar (ticks). contract: that of the
-        bar.
+    The first was closed by an order, the second in any other way.
+
+    Args:
+        entry: fill price of the position that was carried into the bar (ticks).
+        contract: that of the bar.
     """
     exit_entry = jnp.where(event.entry_quantity != 0, event.entry_price, entry)
 
@@ -75,7 +79,7 @@ def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close,
 
 
 def new_record() -> TradeRecord:
-    """The record at the start of an episode, without trades."""
+    """Return the record at the start of an episode, without trades."""
     return TradeRecord(*[jnp.int32(0)] * 7)
 
 
@@ -91,7 +95,11 @@ def _count(record: TradeRecord, close: Close) -> TradeRecord:
 def add_bar(
     record: TradeRecord, prev: EnvState, next: EnvState, event: Event, contract: ContractParams
 ) -> TradeRecord:
-    """The record after the bar that led from `prev` to `next`. contract: that of the bar."""
+    """Add the bar that led from `prev` to `next` to the record.
+
+    Args:
+        contract: that of the bar.
+    """
     for close in closes(event, prev.position.entry, contract):
         record = _count(record, close)
     balance = record.balance + next.account.balance - prev.account.balance
@@ -129,7 +137,7 @@ class AccountSeen(struct.PyTreeNode):
 
 
 def account_seen(state: EnvState) -> AccountSeen:
-    """The visible part of the account and its record at `state`."""
+    """Return the visible part of the account and its record at `state`."""
     record, account = state.record, state.account
     return AccountSeen(
         unrealised=account.equity - account.balance,
@@ -144,15 +152,16 @@ def account_seen(state: EnvState) -> AccountSeen:
 
 
 def risk_slots(scaling: str, seen: AccountSeen, rules: AccountParams) -> Array:
-    """float32[5]: the values of `RISKS`. Their units depend on the scaling:
+    """Return the values of `RISKS` (float32[5]). Their units depend on the scaling.
 
-                         seed                                       relative
-    unrealised_profit    dollars                                    risk units
-    balance_drawdown     share of the peak, with start balance      risk units
-    losses_in_a_row      count                                      count / 10, at most 1
-    recent_win_rate      share, 0.5 before the first trade          as seed
-    excursion_ratio      adverse / favourable, 1 if favourable      adverse / (adverse + favourable), 0.5 if
-                         is 0 (flat, or never in favour)            both are 0 (flat, or never moved)
+                         seed                                 relative
+    unrealised_profit    dollars                              risk units
+    balance_drawdown     share of peak, with start balance    risk units
+    losses_in_a_row      count                                count / 10, at most 1
+    recent_win_rate      share, 0.5 before the first trade    as seed
+    excursion_ratio      adverse / favourable, 1 if           adverse / (adverse + favourable), 0.5
+                         favourable is 0 (flat, or never      if both are 0 (flat, or never moved)
+                         in favour)
     """
     unrealised, drawdown, peak, losses, adverse, favourable, won, closed = (
         x.astype(jnp.float32)
@@ -191,13 +200,14 @@ def risk_slots(scaling: str, seen: AccountSeen, rules: AccountParams) -> Array:
 
 
 def _quotient(over: Array, under: Array, neutral: float) -> Array:
-    """over / under, or `neutral` if `under` is 0."""
+    """Return over / under, or `neutral` if `under` is 0."""
     return jnp.where(under > 0, over / jnp.maximum(under, 1.0), neutral)
 
 
 def new_stats(params: Any) -> EpisodeStats:
-    """Statistics at the start of an episode: all 0, with one sum for each reward term of
-    `params`.
+    """Return statistics at the start of an episode.
+
+    All are 0, with one sum for each reward term of `params`.
     """
     return EpisodeStats(
         jnp.float32(0),
@@ -210,10 +220,12 @@ def new_stats(params: Any) -> EpisodeStats:
 def count_fills(
     stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams
 ) -> EpisodeStats:
-    """Add the fills of one bar. entry: fill price of the position that was carried into the bar
-    (ticks).
+    """Add the fills of one bar.
 
     A win is a round turn whose profit exceeds its two commissions.
+
+    Args:
+        entry: fill price of the position that was carried into the bar (ticks).
     """
     ordered, left = closes(event, entry, contract)
     quantity = (
@@ -245,8 +257,9 @@ def count_step(
 
 
 def count_change(stats: EpisodeStats, change: Array) -> EpisodeStats:
-    """Add the change of equity in a step (mills) that `count_step` has counted. Nothing without the
-    monitor.
+    """Add the change of equity in a step (mills) that `count_step` has counted.
+
+    Nothing without the monitor.
     """
     if stats.monitor is None:
         return stats
@@ -262,8 +275,9 @@ def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:
 class CalendarEnd(NamedTuple):
     """What the calendar says after a bar, bool[] each.
 
-    session: the session is over. last: it was the last one of the episode. incomplete: its data
-        ended too early.
+    session: the session is over.
+    last: it was the last one of the episode.
+    incomplete: its data ended too early.
     """
 
     session: Array
@@ -272,8 +286,9 @@ class CalendarEnd(NamedTuple):
 
 
 def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
-    """Which ends the calendar alone brings after a bar, before any session jump. It reads no
-    account.
+    """Determine which ends the calendar alone brings after a bar, before any session jump.
+
+    It reads no account.
     """
     sessions, session = params.market.sessions, params.sessions.ids[state.slot]
     over = state.row > sessions.last[session]
@@ -282,11 +297,15 @@ def calendar_end(state: EnvState, params: EnvParams) -> CalendarEnd:
 
 
 def end_reason(state: Any, params: Any) -> Array:
-    """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on. state,
-    params: of any environment.
+    """Return the EndReason after a bar, before any session jump (int32[]).
+
+    It is NONE if the episode goes on.
 
     If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end
     of the last session, step limit.
+
+    Args:
+        state, params: of any environment.
     """
     account, calendar = state.account, calendar_end(state, params)
     bust = rules.at_drawdown_floor(account, params.account)
@@ -304,7 +323,7 @@ def end_reason(state: Any, params: Any) -> Array:
 
 
 def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
-    """int32[]: the slot after the last one of this state's symbol in the split."""
+    """Return the slot after the last one of this state's symbol in the split (int32[])."""
     sessions, symbol = params.sessions, params.market.symbol
     if sessions.offsets is None or symbol is None:
         return sessions.count
@@ -312,15 +331,17 @@ def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
 
 
 def is_truncation(reason: Array) -> Array:
-    """bool[]: True for the step limit and the end of data. All other reasons except NONE
-    terminate.
+    """Return True for the step limit and the end of data (bool[]).
+
+    All other reasons except NONE terminate.
     """
     return (reason == EndReason.STEP_LIMIT) | (reason == EndReason.END_OF_DATA)
 
 
 def mix(value: Array) -> Array:
-    """uint32 -> uint32 bijective avalanche hash: `lowbias32` of C. Wellons, "Prospecting for hash
-    functions" (2018).
+    """Hash uint32 to uint32 bijectively, with avalanche.
+
+    This is `lowbias32` of C. Wellons, "Prospecting for hash functions" (2018).
     """
     value = value ^ (value >> 16)
     value = value * jnp.uint32(0x7FEB352D)
@@ -330,7 +351,7 @@ def mix(value: Array) -> Array:
 
 
 def draw(seed: Array, counter: Array, stream: int) -> Array:
-    """uint32[]: random word number `counter` of a stream.
+    """Draw random word number `counter` of a stream (uint32[]).
 
     It is a hash of the seed instead of a JAX key. With keys, auto-reset would need a key split in
     every step.
@@ -341,15 +362,17 @@ def draw(seed: Array, counter: Array, stream: int) -> Array:
 
 
 def below(word: Array, bound: Array) -> Array:
-    """int32[] in [0, bound): `word` modulo `bound`. The bias of each value is below bound /
-    2^32.
+    """Return `word` modulo `bound` (int32[] in [0, bound)).
+
+    The bias of each value is below bound / 2^32.
     """
     return (word % bound.astype(jnp.uint32)).astype(jnp.int32)
 
 
 def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Array) -> EnvState:
-    """A state with a new account, flat, at the close of `row` in session number `slot` of the
-    split.
+    """Return a state with a new account, flat.
+
+    It is at the close of `row` in session number `slot` of the split.
     """
     return EnvState(
         row=jnp.int32(row),
@@ -367,8 +390,9 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
 def start_drawn(
     params: EnvParams, seed: Array, episode: Array, random_row: bool, sampler: str = "uniform"
 ) -> EnvState:
-    """The start of episode number `episode`: a session of the split that the sampler draws
-    (`env.sampler`).
+    """Start episode number `episode` in a session of the split that the sampler draws.
+
+    See `env.sampler`.
 
     The row is a random decision bar of the session if `random_row`, else its first one.
     """
@@ -379,16 +403,22 @@ def start_drawn(
 
 
 def drawn_row(params: Any, slot: Array, seed: Array, episode: Array, random_row: bool) -> Array:
-    """int32[]: a random decision bar of session number `slot` of the split if `random_row`, else
-    its first one. params: as `EnvParams`."""
+    """Return a random decision bar of session number `slot` of the split (int32[]).
+
+    Without `random_row` it is the first one.
+
+    Args:
+        params: as `EnvParams`.
+    """
     session = params.sessions.ids[slot]
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
     return first + below(draw(seed, episode, 2), last - first + 1) if random_row else first
 
 
 def forced_side(state: EnvState, probability: Array, params: EnvParams) -> Array:
-    """int32[]: the side of the forced entry of a new episode at `state`, 1 or -1 with equal
-    probability; 0 for none.
+    """Draw the side of the forced entry of a new episode at `state` (int32[]).
+
+    It is 1 or -1 with equal probability, or 0 for none.
 
     It is 0 if `rules.may_open` forbids an entry. It is also 0 if the next bar is the flat bar of
     the session: with missing bars, the flat bar can come earlier than the calendar says.

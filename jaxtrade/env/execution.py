@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
-from jaxtrade.env.rules import ceil_div, unrealised
+from jaxtrade.env.rules import ceil_div, compute_unrealised
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,
@@ -41,7 +41,11 @@ TreeT = TypeVar("TreeT")
 
 
 def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
-    """`jnp.where` for each leaf of two trees. when: bool[]."""
+    """Apply `jnp.where` to each leaf of two trees.
+
+    Args:
+        when: bool[].
+    """
     return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
 
 
@@ -55,26 +59,29 @@ class Bar(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """One bar of a market. bid: the bid side, or the only side. ask: the ask side of two-sided
-    bars, else None.
+    """One bar of a market.
+
+    bid: the bid side, or the only side.
+    ask: the ask side of two-sided bars, else None.
     """
 
     bid: Bar
     ask: Bar | None
 
     def leaving(self, side: Array) -> Bar:
-        """Prices at which a position of `side` (int32[] sign) is closed and marked: the ask for a
-        short.
+        """Return prices at which a position of `side` (int32[] sign) is closed and marked.
+
+        For a short it is the ask.
         """
         return self.bid if self.ask is None else select(side < 0, self.ask, self.bid)
 
     def entering(self, side: Array) -> Bar:
-        """Prices at which a position of `side` is opened: the ask for a long."""
+        """Return prices at which a position of `side` is opened: the ask for a long."""
         return self.leaving(-side)
 
 
 def quote_at(market: MarketData | JointMarket, row: Array) -> Quote:
-    """Prices of market row `row` (int32[]); of joint symbols int32[S] each."""
+    """Return prices of market row `row` (int32[]); of joint symbols int32[S] each."""
     ask = market.ask
     return Quote(
         Bar(market.open[row], market.high[row], market.low[row], market.close[row]),
@@ -85,12 +92,15 @@ def quote_at(market: MarketData | JointMarket, row: Array) -> Quote:
 class LegBar(NamedTuple):
     """The data of one bar for one leg; int32[] and bool[].
 
-    row: market row. quote: prices of the bar. decided: prices of the decision bar if orders fill at
-        its close
-    (`fill=close`). None (static) if they fill at the open of `quote`. may_open: True if an entry is
-    permitted. largest: maximum contracts of an entry. forced: `ExitReason` of a forced exit at the
-    close, NONE if the leg may stay. trail: ticks between the close and a trailing stop. path:
-    second-bar paths of all rows. None (static) without second bars.
+    row: market row.
+    quote: prices of the bar.
+    decided: prices of the decision bar if orders fill at its close (`fill=close`). None (static) if
+        they fill at the open of `quote`.
+    may_open: True if an entry is permitted.
+    largest: maximum contracts of an entry.
+    forced: `ExitReason` of a forced exit at the close, NONE if the leg may stay.
+    trail: ticks between the close and a trailing stop.
+    path: second-bar paths of all rows. None (static) without second bars.
     impact: ticks by which orders at the open fill higher than they would alone. None (static)
         without a shared market.
     """
@@ -105,19 +115,19 @@ class LegBar(NamedTuple):
     path: IntrabarPath | None
     impact: Array | None = None
 
-    def moved(self, price: Array) -> Array:
-        """int32[] ticks: a price at which orders fill at the open, moved by the impact of all of
-        them.
-        """
+    def add_impact(self, price: Array) -> Array:
+        """Return a fill price at the open, moved by the impact of all orders (int32[] ticks)."""
         return price if self.impact is None else price + self.impact
 
 
 class LegInBar(NamedTuple):
     """A leg inside a bar, with the results of the bar so far.
 
-    cash: int32[] mills, realised profit less commission. high: int32[] mills, highest marked
-        `worth`. With `mark=close` there is none (static) until the bar closes. contract: that of the
-        bar. stop_level: the floors that are tested inside the bar; None (static) for none.
+    cash: int32[] mills, realised profit less commission.
+    high: int32[] mills, highest marked `worth`. With `mark=close` there is none (static) until the
+        bar closes.
+    contract: that of the bar.
+    stop_level: the floors that are tested inside the bar; None (static) for none.
     """
 
     position: Position
@@ -128,13 +138,11 @@ class LegInBar(NamedTuple):
     stop_level: StopLevel | None = None
 
     def worth(self, price: Array) -> Array:
-        """int32[] mills: cash plus open profit at `price` (ticks), without exit costs."""
-        return self.cash + unrealised(self.position, price, self.contract)
+        """Return cash plus open profit at `price` (ticks), without exit costs (int32[] mills)."""
+        return self.cash + compute_unrealised(self.position, price, self.contract)
 
-    def marked(self, price: Array) -> LegInBar:
-        """The leg after a mark at `price` inside the bar. With `mark=close` the leg is
-        unchanged.
-        """
+    def mark(self, price: Array) -> LegInBar:
+        """Mark the leg at `price` inside the bar. With `mark=close` the leg is unchanged."""
         return (
             self
             if self.high is None
@@ -143,7 +151,9 @@ class LegInBar(NamedTuple):
 
 
 class LegFill(NamedTuple):
-    """Result of a bar for one leg. cash: int32[] mills, realised profit less commission.
+    """Result of a bar for one leg.
+
+    cash: int32[] mills, realised profit less commission.
 
     `floor` and `breach` of the event belong to the account, and are not set yet.
     """
@@ -155,17 +165,23 @@ class LegFill(NamedTuple):
 
 
 def empty_event(price: Array) -> Event:
-    """An event without fills. price: ticks, the initial value of both marks."""
+    """Return an event without fills.
+
+    Args:
+        price: ticks, the initial value of both marks.
+    """
     zero = jnp.int32(0)
     return Event(*[zero] * 8, favourable=price, adverse=price, floor=zero, breach=jnp.bool_(False))
 
 
-class Fall(NamedTuple):
+class FallFromHigh(NamedTuple):
     """Part of a bar in which the price falls from a running high.
 
-    All are int32[] ticks from the open, positive on the winning side of the position. before:
-    running high before this part. high: running high including this part. end: the lowest price of
-    the fall, at its end.
+    All are int32[] ticks from the open, positive on the winning side of the position.
+
+    before: running high before this part.
+    high: running high including this part.
+    end: the lowest price of the fall, at its end.
     """
 
     before: Array
@@ -174,22 +190,23 @@ class Fall(NamedTuple):
 
 
 def stop_distance(tr_sum: Array, params: EnvParams) -> Array:
-    """max(min_stop, ceil(stop_atr * S / 14000)) ticks, where S is the sum of 14 true ranges."""
+    """Return max(min_stop, ceil(stop_atr * S / 14000)) ticks; S is the sum of 14 true ranges."""
     return jnp.maximum(params.contract.min_stop, ceil_div(params.brackets.stop_atr * tr_sum, 14000))
 
 
 def trail_distance(tr_sum: Array, params: EnvParams) -> Array:
-    """max(1, ceil(trail_atr * S / 14000)) ticks."""
+    """Return max(1, ceil(trail_atr * S / 14000)) ticks."""
     return jnp.maximum(1, ceil_div(params.brackets.trail_atr * tr_sum, 14000))
 
 
 def _close(leg: LegInBar, when: Array, price: Array) -> LegInBar:
-    """Close the whole position at `price` if `when`. It adds the commission to the event, but not
-    the fill itself.
+    """Close the whole position at `price` if `when`.
+
+    It adds the commission to the event, but not the fill itself.
     """
     position = leg.position
     commission = jnp.where(when, jnp.abs(position.quantity) * leg.contract.commission, 0)
-    profit = jnp.where(when, unrealised(position, price, leg.contract), 0)
+    profit = jnp.where(when, compute_unrealised(position, price, leg.contract), 0)
     return leg._replace(
         position=select(when, Position.flat(), position),
         cash=leg.cash + profit - commission,
@@ -235,7 +252,7 @@ def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array) -> LegInBar:
     side = jnp.sign(order.quantity)
     size = jnp.minimum(jnp.abs(order.quantity), bar.largest)
     when = bar.may_open & (leg.position.quantity == 0) & (side != 0)
-    fill = bar.moved(price) + side * leg.contract.slippage
+    fill = bar.add_impact(price) + side * leg.contract.slippage
     stop = jnp.where(order.stop_ticks > 0, price - side * order.stop_ticks, -side * NO_LEVEL)
     target = jnp.where(order.target_ticks > 0, price + side * order.target_ticks, side * NO_LEVEL)
     trailing = (order.trail == 1).astype(jnp.int32)
@@ -269,8 +286,9 @@ def _stop_reason(position: Position) -> Array:
 
 
 def _nearest_stop(leg: LegInBar) -> tuple[Array, Array]:
-    """(price, exit reason) of the stop or the liquidation level, whichever is nearer the market. A
-    tie liquidates.
+    """Return (price, exit reason) of the stop or the liquidation level.
+
+    The one nearer the market counts. A tie liquidates.
     """
     position = leg.position
     if leg.stop_level is None:
@@ -283,7 +301,7 @@ def _nearest_stop(leg: LegInBar) -> tuple[Array, Array]:
 
 
 def opening_print(leg: LegInBar, price: Array) -> LegInBar:
-    """Exits at the open of the bar.
+    """Apply exits at the open of the bar.
 
     A bar that opens at or beyond the stop fills at the open less slippage. A bar that opens at or
     beyond the target fills at the open without slippage.
@@ -297,16 +315,14 @@ def opening_print(leg: LegInBar, price: Array) -> LegInBar:
 
 
 def stop_first(leg: LegInBar, bar: Bar) -> LegInBar:
-    """Intrabar order `stop_first`: mark at the favourable extreme, then the stop, then the
-    target.
-    """
+    """Apply intrabar order `stop_first`: mark at the favourable extreme, then stop, then target."""
     position = leg.position
     side = jnp.sign(position.quantity)
     best = jnp.where(
         side > 0, jnp.minimum(bar.high, position.target), jnp.maximum(bar.low, position.target)
     )
     worst = jnp.where(side > 0, bar.low, bar.high)
-    leg = leg.marked(best)
+    leg = leg.mark(best)
     level, reason = _nearest_stop(leg)
     held = position.quantity != 0
     stopped = held & (side * (worst - level) <= 0)
@@ -322,22 +338,22 @@ def stop_first(leg: LegInBar, bar: Bar) -> LegInBar:
     return _exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET))
 
 
-def walk(
+def follow_path(
     leg: LegInBar,
     bar: Bar,
-    falls: Sequence[Fall],
+    falls: Sequence[FallFromHigh],
     whole: Array,
 ) -> LegInBar:
-    """Intrabar order by falls, in the order in which they were traded.
+    """Apply intrabar order by falls, in the order in which they were traded.
 
     Each fall first marks the leg at its running high, but at most at the target. It then tests the
     stop, and the liquidation level that follows from this mark, unless the target was reached
     before the fall. The first fall that reaches one of them decides, and no later price counts.
     Running highs only rise, so the first such fall is the one with the lowest running high.
 
-    whole: bool[], True if the only fall goes from extreme to extreme of the bar. Its high may raise
-        the liquidation
-    level above the open; the fill is then at the open.
+    Args:
+        whole: bool[], True if the only fall goes from extreme to extreme of the bar. Its high may
+            raise the liquidation level above the open; the fill is then at the open.
     """
     position = leg.position
     side, held = jnp.sign(position.quantity), position.quantity != 0
@@ -353,16 +369,14 @@ def walk(
         live = before < target
         meets = end <= stop
         if leg.stop_level is not None:
-            meets |= leg.stop_level.reached(
-                leg.marked(bar.open + side * turn), bar.open + side * end
-            )
+            meets |= leg.stop_level.reached(leg.mark(bar.open + side * turn), bar.open + side * end)
         ends = live & meets
         reached = jnp.where(ends, jnp.minimum(reached, turn), reached)
         worst = jnp.where(live, jnp.minimum(worst, end), worst)
         stopped |= ends
     stopped &= held
     reached, worst = bar.open + side * reached, bar.open + side * worst
-    leg = leg.marked(reached)
+    leg = leg.mark(reached)
     level, reason = _nearest_stop(leg)
     trigger = jnp.where(whole, side * jnp.minimum(side * bar.open, side * level), level)
     event = leg.event.replace(
@@ -375,8 +389,9 @@ def walk(
 
 
 def nearer_extreme(leg: LegInBar, bar: Bar) -> LegInBar:
-    """Intrabar order `nearer_extreme`: open, the extreme nearer to the open, the other extreme,
-    close.
+    """Apply intrabar order `nearer_extreme`: open, nearer extreme, other extreme, close.
+
+    The nearer extreme is the one nearer to the open.
 
     If both extremes are equally near, the adverse one comes first.
     """
@@ -384,8 +399,11 @@ def nearer_extreme(leg: LegInBar, bar: Bar) -> LegInBar:
     up, down = bar.high - bar.open, bar.open - bar.low
     best, worst = jnp.where(side > 0, up, down), -jnp.where(side > 0, down, up)
     first = jnp.where(best < -worst, best, 0)
-    falls = Fall(first, first, worst), Fall(best, best, side * (bar.close - bar.open))
-    return walk(leg, bar, falls, jnp.bool_(False))
+    falls = (
+        FallFromHigh(first, first, worst),
+        FallFromHigh(best, best, side * (bar.close - bar.open)),
+    )
+    return follow_path(leg, bar, falls, jnp.bool_(False))
 
 
 def traded_path(
@@ -394,10 +412,10 @@ def traded_path(
     path: IntrabarPath,
     row: Array,
 ) -> LegInBar:
-    """Intrabar order `path`: the falls of bar `row`, as known from second bars.
+    """Apply intrabar order `path`: the falls of bar `row`, as known from second bars.
 
-    An ambiguous bar counts as one fall from its favourable to its adverse extreme. This equals
-    `stop_first`.
+    An ambiguous bar counts as one fall from its favourable to its adverse extreme. This
+    equals `stop_first`.
     """
     short = (leg.position.quantity < 0).astype(jnp.int32)
     up, down = bar.high - bar.open, bar.open - bar.low
@@ -406,9 +424,9 @@ def traded_path(
     known = jax.lax.dynamic_slice_in_dim(
         path.falls.reshape(-1), (2 * row + short) * 3 * count, 3 * count
     )
-    one = Fall(jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down))
-    falls = [select(ambiguous, one, Fall(*known[k::count])) for k in range(count)]
-    return walk(leg, bar, falls, ambiguous)
+    one = FallFromHigh(jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down))
+    falls = [select(ambiguous, one, FallFromHigh(*known[k::count])) for k in range(count)]
+    return follow_path(leg, bar, falls, ambiguous)
 
 
 def resolve(
@@ -417,7 +435,7 @@ def resolve(
     bar: LegBar,
     intrabar: str,
 ) -> LegInBar:
-    """Stop, target and liquidation inside the bar, by the intrabar order `intrabar`.
+    """Apply stop, target and liquidation inside the bar, by the intrabar order `intrabar`.
 
     Raises ConfigError if the order is `path` and the market has no second bars.
     """
@@ -433,16 +451,18 @@ def resolve(
 
 
 def force_exit(leg: LegInBar, when: Array, price: Array, reason: Array) -> LegInBar:
-    """Exit at `price` less slippage: at the flat bar, at the end of the data, or on a breach at a
-    close mark.
+    """Exit at `price` less slippage.
+
+    This happens at the flat bar, at the end of the data, or on a breach at a close mark.
     """
     side = jnp.sign(leg.position.quantity)
     return _exit(leg, when, price - side * leg.contract.slippage, reason)
 
 
 def close_mark(leg: LegInBar, close: Array) -> LegInBar:
-    """The mark of `mark=close`: the close is the only mark of the bar, and the only price that is
-    tested for a floor.
+    """Apply the mark of `mark=close`.
+
+    The close is the only mark of the bar, and the only price that is tested for a floor.
     """
     leg = leg._replace(high=leg.worth(close))
     if leg.stop_level is None:
@@ -452,8 +472,9 @@ def close_mark(leg: LegInBar, close: Array) -> LegInBar:
 
 
 def ratchet(position: Position, close: Array, distance: Array) -> Position:
-    """Tighten a trailing stop to close -/+ distance (ticks). It never loosens, and works from the
-    next bar on.
+    """Tighten a trailing stop to close -/+ distance (ticks).
+
+    It never loosens, and works from the next bar on.
     """
     side = jnp.sign(position.quantity)
     level = close - side * distance
@@ -472,7 +493,9 @@ def fill_leg(
     contract: ContractParams,
     stop_level: StopLevel | None = None,
 ) -> LegFill:
-    """Fill one leg in one bar: order exit, amended stop, entry, opening print, inside of the bar,
+    """Fill one leg in one bar.
+
+    These follow each other: order exit, amended stop, entry, opening print, inside of the bar,
     forced exit, trail.
 
     With two-sided bars, a leg is marked and closed on one side of the market (a long at the bid)
@@ -480,8 +503,8 @@ def fill_leg(
 
     Args:
         config: static; only `fill`, `mark` and `intrabar` are read.
-        position, order, bar: those of the leg, with scalar leaves. contract: that of the bar
-            (`rules.contract_at`).
+        position, order, bar: those of the leg, with scalar leaves.
+        contract: that of the bar (`rules.contract_at`).
         stop_level: gives the price at which the account reaches its floor, as a second stop. This
             requires that the account holds this leg alone. None (static) with several legs: there
             is then no such price in one symbol.
@@ -498,7 +521,7 @@ def fill_leg(
             bar.decided.entering(wanted).close,
         )
 
-    opening = unrealised(position, prices.open, contract) if live_marks else None
+    opening = compute_unrealised(position, prices.open, contract) if live_marks else None
     leg = LegInBar(
         position,
         jnp.int32(0),
@@ -507,7 +530,7 @@ def fill_leg(
         contract,
         stop_level if live_marks else None,
     )
-    leg = exit_by_order(leg, order, bar.moved(exit_price))
+    leg = exit_by_order(leg, order, bar.add_impact(exit_price))
     leg = leg._replace(position=amend(leg.position, order))
     leg = enter(leg, order, bar, entry_price)
     prices = bar.quote.leaving(
@@ -520,7 +543,7 @@ def fill_leg(
     if not live_marks:
         leg = close_mark(leg._replace(stop_level=stop_level), prices.close)
     assert leg.high is not None
-    marks = Marks(high=leg.high, close=unrealised(leg.position, prices.close, contract))
+    marks = Marks(high=leg.high, close=compute_unrealised(leg.position, prices.close, contract))
     return LegFill(ratchet(leg.position, prices.close, bar.trail), leg.cash, marks, leg.event)
 
 
@@ -531,8 +554,7 @@ def fill_leg(
 def settle(
     account: Account, cash: Array, marks: Marks, filled: Array, limits: AccountParams
 ) -> tuple[Account, Array]:
-    """Settle one bar -> (account after the bar, bool[] True if its equity reached a floor in the
-    bar).
+    """Settle one bar.
 
     This is the only function that changes the balance.
 
@@ -542,6 +564,9 @@ def settle(
         marks: sums over the legs. With several legs the sum of the highest marks is an upper bound
             of the highest equity, because the legs reach these marks at different times.
         filled: bool[], True if an order, stop, target or forced exit was filled.
+
+    Returns:
+        (account after the bar, bool[] True if its equity reached a floor in the bar).
     """
     balance = account.balance + cash
     after = account.replace(
@@ -560,15 +585,18 @@ class StopLevel(NamedTuple):
     """The floors of an account with a single leg, as a second stop of this leg.
 
     Inside a bar the level moves with the leg's realised profit and marks. The account itself
-    changes only at the end of the bar. account: the account at the start of the bar.
+    changes only at the end of the bar.
+
+    account: the account at the start of the bar.
     """
 
     account: Account
     limits: AccountParams
 
     def _during(self, leg: LegInBar) -> Account:
-        """The account with the leg's realised profit and marks so far. `equity` is not updated;
-        nothing here reads it.
+        """Return the account with the leg's realised profit and marks so far.
+
+        `equity` is not updated; nothing here reads it.
         """
         assert leg.high is not None, "a leg is marked before its level is asked for"
         return self.account.replace(
@@ -579,15 +607,16 @@ class StopLevel(NamedTuple):
         )
 
     def price(self, leg: LegInBar) -> Array:
-        """int32[] ticks: `rules.liquidation_level`."""
+        """Return `rules.liquidation_level` (int32[] ticks)."""
         return rules.liquidation_level(leg.position, self._during(leg), self.limits, leg.contract)
 
     def reached(self, leg: LegInBar, price: Array) -> Array:
-        """bool[]: True if equity at `price` (ticks), net of the exit commission, is at or below a
-        floor.
+        """Return whether equity at `price` (ticks) is at or below a floor (bool[]).
+
+        Equity is net of the exit commission.
         """
         account = self._during(leg)
         floor = rules.highest_floor(account, self.limits)
         exit_cost = jnp.abs(leg.position.quantity) * leg.contract.commission
-        net = account.balance + unrealised(leg.position, price, leg.contract) - exit_cost
+        net = account.balance + compute_unrealised(leg.position, price, leg.contract) - exit_cost
         return (floor != rules.NO_FLOOR) & (net <= floor)

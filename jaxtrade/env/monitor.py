@@ -1,5 +1,5 @@
-"""The episode monitor on the device: what an episode counts besides `EpisodeStats`, and figures
-from it; and the trading figures of a rollout.
+"""The episode monitor on the device: what an episode counts besides `EpisodeStats`, and metrics
+from it; and the trading metrics of a rollout.
 
 The functions know neither positions nor tasks. An environment gives them the notional of its fills
 and the change of its equity in each step, so one with several legs can use them too.
@@ -37,15 +37,16 @@ from jaxtrade.types import Array, Metrics, Summary, Transition
 
 
 def start() -> EpisodeMonitor:
-    """The counts at the start of an episode: all 0."""
+    """Return the counts at the start of an episode: all 0."""
     return EpisodeMonitor(*[jnp.float32(0)] * 3)
 
 
 def notional_of(quantity: Array, price: Array, contract: ContractParams) -> Array:
-    """float32[...] mills: value of |quantity| contracts at a price.
+    """Return the value of |quantity| contracts at a price (float32[...] mills).
 
-    quantity, price: int32[...]; the price in ticks. contract: that of the bar, so converted money
-        has its rate.
+    Args:
+        quantity, price: int32[...]; the price in ticks.
+        contract: that of the bar, so converted money has its rate.
     """
     value = tick_mills(contract).astype(jnp.float32)
     if contract.tick_over is not None:
@@ -54,7 +55,7 @@ def notional_of(quantity: Array, price: Array, contract: ContractParams) -> Arra
 
 
 def notional(event: Event, contract: ContractParams) -> Array:
-    """float32[] mills: notional of all fills of a bar."""
+    """Return the notional of all fills of a bar (float32[] mills)."""
     fills = (
         (event.order_exit_quantity, event.order_exit_price),
         (event.entry_quantity, event.entry_price),
@@ -70,8 +71,11 @@ def add_traded(monitor: EpisodeMonitor, traded: Array) -> EpisodeMonitor:
 
 
 def add_change(monitor: EpisodeMonitor, change: Array, steps: Array) -> EpisodeMonitor:
-    """Add the change of equity in a step. change: int32[] mills. steps: int32[], this step included
-    (>= 1).
+    """Add the change of equity in a step.
+
+    Args:
+        change: int32[] mills.
+        steps: int32[], this step included (>= 1).
     """
     value = change.astype(jnp.float32)
     away = value - monitor.mean
@@ -80,11 +84,14 @@ def add_change(monitor: EpisodeMonitor, change: Array, steps: Array) -> EpisodeM
 
 
 def sharpe(monitor: EpisodeMonitor, steps: Array) -> Array:
-    """float32[...]: mean change of equity per step over its standard deviation (ddof 1), not
-    annualised.
+    """Return the Sharpe ratio of an episode (float32[...]), not annualised.
 
-    NaN with fewer than two steps, and where the changes do not vary. steps: int32[...] of the
-    episode so far.
+    It is the mean change of equity per step over its standard deviation (ddof 1).
+
+    It is NaN with fewer than two steps, and where the changes do not vary.
+
+    Args:
+        steps: int32[...] of the episode so far.
     """
     variance = monitor.squares / jnp.maximum(steps - 1, 1).astype(jnp.float32)
     defined = (steps >= 2) & (variance > 0)
@@ -110,12 +117,14 @@ FIGURES = (
 PREFIX = "monitor/"
 
 
-class Kept(NamedTuple):
-    """Figures of each step's episode up to this step, all [...].
+class MonitorView(NamedTuple):
+    """Metrics of each step's episode up to this step, all [...].
 
-    reward: float32, undiscounted. length: int32 steps. drawdown, max_drawdown: int32 mills below
-        the peak, now and at
-    most. notional: float32 mills. sharpe: float32, NaN where undefined.
+    reward: float32, undiscounted.
+    length: int32 steps.
+    drawdown, max_drawdown: int32 mills below the peak, now and at most.
+    notional: float32 mills.
+    sharpe: float32, NaN where undefined.
     """
 
     reward: Array
@@ -126,16 +135,19 @@ class Kept(NamedTuple):
     max_drawdown: Array
 
 
-def kept(stats: EpisodeStats, equity: Array) -> Kept:
-    """What the monitor shows of an episode. equity: int32[...] mills after the step.
+def select_monitored(stats: EpisodeStats, equity: Array) -> MonitorView:
+    """Select what the monitor shows of an episode.
 
     Raises ValueError if the statistics lack the monitor's part: `EnvParams.monitor` was off.
+
+    Args:
+        equity: int32[...] mills after the step.
     """
     if stats.monitor is None:
         raise ValueError(
             "the episode monitor needs parameters with monitor=True: params.replace(monitor=True)"
         )
-    return Kept(
+    return MonitorView(
         stats.reward,
         stats.length,
         stats.peak - equity,
@@ -145,14 +157,15 @@ def kept(stats: EpisodeStats, equity: Array) -> Kept:
     )
 
 
-def keep(seen: Transition) -> Kept:
-    """`Summary.keep` of an environment whose `info` has `stats` and `equity` (`StepInfo`)."""
-    return kept(seen.info.stats, seen.info.equity)
+def keep(seen: Transition) -> MonitorView:
+    """Implement `Summary.keep` where `info` has `stats` and `equity` (`StepInfo`)."""
+    return select_monitored(seen.info.stats, seen.info.equity)
 
 
-def figures_of(kept: Kept, start_balance: Array) -> Array:
-    """float32[..., 6] in the order of `FIGURES`; drawdowns and turnover as shares of the start
-    balance (mills).
+def metrics_of(kept: MonitorView, start_balance: Array) -> Array:
+    """Return the metrics of episodes in the order of `FIGURES` (float32[..., 6]).
+
+    Drawdowns and turnover are shares of the start balance (mills).
     """
 
     def share(mills: Array) -> Array:
@@ -172,10 +185,13 @@ def figures_of(kept: Kept, start_balance: Array) -> Array:
 
 
 def means(figures: Array, chosen: Array, prefix: str, reduce: Reduce = LOCAL) -> Metrics:
-    """Means over the chosen episodes by name, float32[]. An undefined Sharpe ratio does not count;
-    NaN if none is left.
+    """Return means over the chosen episodes by name (float32[]).
 
-    figures: float32[..., 6]. chosen: bool[...].
+    An undefined Sharpe ratio does not count; NaN if none is left.
+
+    Args:
+        figures: float32[..., 6].
+        chosen: bool[...].
     """
     found = {}
     for i, name in enumerate(FIGURES):
@@ -186,9 +202,10 @@ def means(figures: Array, chosen: Array, prefix: str, reduce: Reduce = LOCAL) ->
     return found
 
 
-def picked(ended: Array, size: int) -> Array:
-    """int32[size]: places of the first `size` True entries of bool[T, N] in its flat order, T N
-    where there is none.
+def pick_places(ended: Array, size: int) -> Array:
+    """Return places of the first `size` True entries of bool[T, N] in its flat order (int32[size]).
+
+    A place is T N where there is none.
 
     Two cumulative sums, of each step's environments and of the steps, are several times as fast as
     one over all.
@@ -202,13 +219,15 @@ def picked(ended: Array, size: int) -> Array:
 
 
 def rows_of(figures: Array, symbol: Array | None, ended: Array, size: int) -> Array:
-    """float32[size, 7]: one row for each ended episode, in the order of the steps: COLUMNS, then
-    the symbol's number.
+    """Return one row for each ended episode, in the order of the steps (float32[size, 7]).
 
-    Unused rows are 0, so their length is 0. figures: float32[T, N, 6]. symbol: integer[T, N]; None:
-    number 0.
+    A row is COLUMNS, then the symbol's number. Unused rows are 0, so their length is 0.
+
+    Args:
+        figures: float32[T, N, 6].
+        symbol: integer[T, N]; None: number 0.
     """
-    places = picked(ended, size)
+    places = pick_places(ended, size)
     used = places < ended.size
     places = jnp.where(used, places, 0)
     number = jnp.zeros(size) if symbol is None else symbol.reshape(-1)[places].astype(jnp.float32)
@@ -219,19 +238,21 @@ def rows_of(figures: Array, symbol: Array | None, ended: Array, size: int) -> Ar
 def close(
     rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams, reduce: Reduce = LOCAL
 ) -> Metrics:
-    """`Summary.close`: means over all ended episodes (with several symbols of each one too), and
-    their rows.
+    """Implement `Summary.close`: means over all ended episodes, and their rows.
+
+    With several symbols there are also means of each one.
 
     Args:
         rows: size of the buffer; 0 for none. Several parts share it evenly.
-        symbols: names, by the number in `params.market.symbol`. One name: the market has one
-            symbol.
+        symbols: names, by the number in `params.market.symbol`. One name: the
+            market has one symbol.
+
     Returns:
-        `monitor/FIGURE` and `monitor/SYMBOL/FIGURE` (float32[]), and with a buffer ROWS float32[rows, 7] and LOST
-        int32[], the number of episodes for which it had no room.
+        `monitor/FIGURE` and `monitor/SYMBOL/FIGURE` (float32[]), and with a buffer ROWS
+        float32[rows, 7] and LOST int32[], the number of episodes for which it had no room.
     """
     ended = seen.terminated | seen.truncated
-    figures = figures_of(seen.info, params.account.start_balance)
+    figures = metrics_of(seen.info, params.account.start_balance)
     found, symbol = means(figures, ended, PREFIX, reduce), None
     if len(symbols) > 1:
         market: Any = params.market
@@ -241,14 +262,16 @@ def close(
     if rows:
         own = rows // reduce.count(1)
         lost = jnp.maximum(ended.sum(dtype=jnp.int32) - own, 0)
-        every = reduce.gathered(rows_of(figures, symbol, ended, own))
+        every = reduce.gather(rows_of(figures, symbol, ended, own))
         found |= {ROWS: every.reshape(-1, every.shape[-1]), LOST: reduce.sum_of_parts(lost)}
     return found
 
 
-def monitored(summary: Summary, rows: int, symbols: Sequence[str]) -> Summary:
-    """`summary` with the episode monitor. rows, symbols: as in `close`. Its environment needs
-    `EnvParams.monitor`.
+def add_monitor(summary: Summary, rows: int, symbols: Sequence[str]) -> Summary:
+    """Add the episode monitor to `summary`. Its environment needs `EnvParams.monitor`.
+
+    Args:
+        rows, symbols: as in `close`.
     """
     return summary._replace(keep=keep, close=partial(close, rows, tuple(symbols)))
 
@@ -257,7 +280,7 @@ def monitored(summary: Summary, rows: int, symbols: Sequence[str]) -> Summary:
 
 
 def first_sums(params: EnvParams) -> dict[str, Any]:
-    """Zeros of the sums of one environment."""
+    """Return zeros of the sums of one environment."""
     none, zero = jnp.int32(0), jnp.float32(0)
     return {
         "breaches": none,
@@ -272,8 +295,9 @@ def first_sums(params: EnvParams) -> dict[str, Any]:
 
 
 def collect(seen: Transition) -> dict[str, Any]:
-    """The numbers of one step [N]: counts int32, and the figures of the episodes that ended in
-    it.
+    """Return the numbers of one step [N].
+
+    They are counts int32, and the metrics of the episodes that ended in it.
     """
     info: StepInfo = seen.info
     ended = info.end != EndReason.NONE
@@ -293,21 +317,27 @@ def collect(seen: Transition) -> dict[str, Any]:
     }
 
 
-def figures(sums: dict[str, Any], steps: int) -> Metrics:
-    """Figures of a rollout, float32[] unless stated otherwise. sums: of `collect` over all steps
-    and environments.
+def metrics(sums: dict[str, Any], steps: int) -> Metrics:
+    """Compute metrics of a rollout, float32[] unless stated otherwise.
 
-    About the episodes that ended in the rollout; NaN if none ended (win_rate: if none of them
-    traded):
-    episode_profit: mean profit in dollars. episode_trades: mean number of round turns. win_rate:
-        share of round turns
-    with a net profit. end_share: float32[7], share of episodes by `EndReason`. reward_NAME: mean
-    sum of each weighted reward term, if there are several (a single one equals the episode's
-    reward). forced_share: share of new episodes with a forced entry, if these are on
-    (`EnvParams.forced_start`).
+    Args:
+        sums: of `collect` over all steps and environments.
 
-    About all steps: breaches: floors reached per 1000 steps. illegal_executed: int32[], number of
-    actions that were illegal by the environment's own mask.
+    Returns:
+        About the episodes that ended in the rollout; NaN if none ended (win_rate: if none
+        of them traded):
+        episode_profit: mean profit in dollars.
+        episode_trades: mean number of round turns.
+        win_rate: share of round turns with a net profit.
+        end_share: float32[7], share of episodes by `EndReason`.
+        reward_NAME: mean sum of each weighted reward term, if there are several (a single one
+            equals the episode's reward).
+        forced_share: share of new episodes with a forced entry, if these are
+            on (`EnvParams.forced_start`).
+        About all steps:
+        breaches: floors reached per 1000 steps.
+        illegal_executed: int32[], number of actions that were illegal by the
+            environment's own mask.
     """
     ends = sums["ends"].astype(jnp.float32).at[EndReason.NONE].set(0.0)
     count, trades = ends.sum(), sums["trades"].astype(jnp.float32)
@@ -325,4 +355,4 @@ def figures(sums: dict[str, Any], steps: int) -> Metrics:
     }
 
 
-summarise = Summary(first_sums, collect, figures)
+summarise = Summary(first_sums, collect, metrics)

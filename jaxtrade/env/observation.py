@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.table import AdviceSeen, dropped, look_up
+from jaxtrade.advisor.table import AdviceSeen, is_dropped, look_up
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
+from jaxtrade.data.features.schema import NOW, FeatureScale, feature_spec, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, ObservationRef, Slot, bits_of
 from jaxtrade.errors import ConfigError
@@ -37,20 +37,21 @@ ADVICE_SLOTS = (
 
 
 def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
-    """The advice that is visible at the bar of `state`. None (static) without an advisor."""
+    """Return the advice that is visible at the bar of `state`; None (static) without an advisor."""
     view = params.advice
     if view is None:
         return None
     return look_up(
         view,
         state.row,
-        view.drop_bar is not None and dropped(view, state.seed, state.episode, state.row),
+        view.drop_bar is not None and is_dropped(view, state.seed, state.episode, state.row),
     )
 
 
 def advice_slots(seen: AdviceSeen | None) -> Array:
-    """float32[7]: the values of `ADVICE_SLOTS`. Without advice all are 0, which favours no
-    direction.
+    """Return the values of `ADVICE_SLOTS` (float32[7]).
+
+    Without advice all are 0, which favours no direction.
     """
     if seen is None:
         return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
@@ -128,7 +129,10 @@ class ObservationSpec:
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """The action: an id in minimum .. maximum. names: of all ids, in order."""
+    """The action: an id in minimum .. maximum.
+
+    names: of all ids, in order.
+    """
 
     dtype: ClassVar[str] = "int32"
     shape: ClassVar[tuple[()]] = ()
@@ -143,19 +147,23 @@ class ActionSpec:
 
 @functools.lru_cache(maxsize=64)
 def make_spec(config: EnvConfig) -> ObservationSpec:
-    """The slots of the configured task, followed by those of advice if `config.advice`."""
+    """List the slots of the configured task, followed by those of advice if `config.advice`."""
     advice = ADVICE_SLOTS if config.advice else ()
     return ObservationSpec((*TASKS[config.task].slots(config), *advice), config.scaling)
 
 
 def feature_slot(name: str, place: str) -> Slot:
-    """The slot of a feature at a place, as in close[t-1]."""
+    """Return the slot of a feature at a place, as in close[t-1]."""
     spec = feature_spec(name)
     return Slot(f"{name}{place}", spec.unit, spec.warm_up, spec.formula)
 
 
 def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
-    """The reference of the observation at `state`. mask: bool[A] of the same state."""
+    """Build the reference of the observation at `state`.
+
+    Args:
+        mask: bool[A] of the same state.
+    """
     position, keeper = state.position, TASKS[config.task].record
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
@@ -170,7 +178,7 @@ def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams)
 
 
 def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[D]: the values of the task's slots, then those of advice.
+    """Compute the values of the task's slots, then those of advice (float32[D]).
 
     It reads only the reference, the float `MarketView` at rows <= t, and constant units of the
     account's rules. Later bars can therefore not leak into it. Raises ConfigError if the market was
@@ -197,8 +205,9 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
 
 
 def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
-    """The figures `NOW` of the decision bar by name, float32[] each. They scale the window and the
-    position.
+    """Return the values `NOW` of the decision bar by name, float32[] each.
+
+    They scale the window and the position.
     """
     return dict(zip(NOW, params.market.view.now[ref.row[0]], strict=True))
 
@@ -207,8 +216,9 @@ def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
 
 
 def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
-    """W (F + 3) slots for a window of W bars: for each bar, oldest first, its F features and three
-    time values.
+    """List the W (F + 3) slots for a window of W bars.
+
+    Each bar, oldest first, has its F features and three time values.
     """
     slots = []
     for back in range(config.window, 0, -1):
@@ -218,17 +228,19 @@ def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:
-    """float32[4, W * (F + 3)]: the `Shape` (scaling) of every window slot, as constants of the
-    program.
+    """Return the `FeatureScale` (scaling) of every window slot (float32[4, W * (F + 3)]).
+
+    They are constants of the program.
     """
     columns = [shape_of(feature_spec(name).unit, config.scaling) for name in config.features]
-    columns += [Shape()] * len(TIME_NAMES)
+    columns += [FeatureScale()] * len(TIME_NAMES)
     return np.tile(np.array(columns, np.float32).T, config.window)
 
 
 def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula:
-    `jaxtrade.data.device`.
+    """Compute the values of bars [t - window, t - 1], oldest first (float32[W * (F + 3)]).
+
+    The formula: `jaxtrade.data.device`.
     """
     view, row, now = params.market.view, ref.row[0], _now(ref, params)
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)
@@ -259,12 +271,12 @@ def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> 
 
 
 def position_slots() -> tuple[Slot, ...]:
-    """The five slots of `position_values`."""
+    """List the five slots of `position_values`."""
     return POSITION
 
 
 def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[5]: the values of `POSITION`."""
+    """Compute the values of `POSITION` (float32[5])."""
     quantity, entry, stop, target, bars = ref.legs[0]
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
@@ -291,8 +303,9 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
 
 
 def _base(ref: ObservationRef, params: EnvParams) -> Array | None:
-    """int32[] ticks that the view's prices are relative to, for the symbol of the decision bar;
-    None for 0.
+    """Return the ticks that the view's prices are relative to (int32[]; None for 0).
+
+    They are those of the symbol of the decision bar.
     """
     base, symbol = params.market.view.base, params.market.symbol
     if base is None or symbol is None:
@@ -301,12 +314,12 @@ def _base(ref: ObservationRef, params: EnvParams) -> Array | None:
 
 
 def flag_slots() -> tuple[Slot, ...]:
-    """The three slots of `flag_values`."""
+    """List the three slots of `flag_values`."""
     return FLAGS
 
 
 def flag_values(ref: ObservationRef) -> Array:
-    """float32[3]: the values of `FLAGS`, of which the last two are always equal.
+    """Compute the values of `FLAGS`, of which the last two are always equal (float32[3]).
 
     Only for tasks whose action BUY has the id of `Action.BUY`.
     """
@@ -318,14 +331,18 @@ def flag_values(ref: ObservationRef) -> Array:
 
 
 def context_slots(features: tuple[str, ...]) -> tuple[Slot, ...]:
-    """One slot for each context feature of the decision bar. features: `Task.context`."""
+    """List one slot for each context feature of the decision bar.
+
+    Args:
+        features: `Task.context`.
+    """
     return tuple(feature_slot(name, "[t]") for name in features)
 
 
 def context_values(
     config: EnvConfig, features: tuple[str, ...], ref: ObservationRef, params: EnvParams
 ) -> Array:
-    """float32[len(features)]: values of the context slots.
+    """Return the values of the context slots (float32[len(features)]).
 
     Raises ConfigError if the market was built for a task with another number of context features.
     """

@@ -21,15 +21,17 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import make_portfolio_params
 from jaxtrade.env.reward_presets import one_symbol_weights
-from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
+from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stack_contracts
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, Metrics, SessionSet, Stage
 
 
 def make_env(config: EnvConfig | RunConfig) -> Any:
-    """The environment of a configuration: a `TradingEnv`, or with `env.task=allocate` a
-    `PortfolioEnv`. It is static and hashable; the data are in its parameters (`make_params`).
+    """Build the environment of a configuration.
+
+    It is a `TradingEnv`, or with `env.task=allocate` a `PortfolioEnv`. It is static and hashable;
+    the data are in its parameters (`make_params`).
     """
     if not isinstance(config, RunConfig):
         return TradingEnv(config)
@@ -39,8 +41,9 @@ def make_env(config: EnvConfig | RunConfig) -> Any:
 
 
 def make_params(market: Markets, sessions: SessionSet, config: RunConfig) -> Any:
-    """The traced parameters of the environment of a configuration: `EnvParams`, or with
-    `env.task=allocate` `PortfolioParams`.
+    """Build the traced parameters of the environment of a configuration.
+
+    They are `EnvParams`, or with `env.task=allocate` `PortfolioParams`.
 
     Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills
     can hold; in a set each symbol has a cap of its own. Raises ConfigError if `env.quantity`
@@ -52,13 +55,14 @@ def make_params(market: Markets, sessions: SessionSet, config: RunConfig) -> Any
 
 
 def _largest_ranges(market: Market) -> tuple[int, int]:
-    """Two upper limits in ticks, for the check of int32 money.
+    """Return two upper limits in ticks, for the check of int32 money.
 
-    widest: the largest difference between the highest and the lowest price of a session. No
-        position can move further.
-    busiest: the largest sum of gaps and ranges over the bars of a session. No sequence of one entry
-        per bar can gain or
-    lose more. The range of a two-sided bar is from the low of the bid to the high of the ask.
+    Returns:
+        widest: the largest difference between the highest and the lowest price of a session. No
+            position can move further.
+        busiest: the largest sum of gaps and ranges over the bars of a session. No sequence of one
+            entry per bar can gain or lose more. The range of a two-sided bar is from the low of the
+            bid to the high of the ask.
     """
     sessions, (bid, ask) = market.data.sessions, market.bars.sides
     widest = busiest = 0
@@ -76,8 +80,9 @@ def _largest_ranges(market: Market) -> tuple[int, int]:
 def _check_money(
     market: Market, account: AccountParams, contract: ContractParams, config: RunConfig
 ) -> int:
-    """The largest quantity whose position int32 mills can hold. Raises ConfigError if an episode
-    could overflow int32.
+    """Return the largest quantity whose position int32 mills can hold.
+
+    Raises ConfigError if an episode could overflow int32.
 
     If the account ends at its drawdown and at its target, these limits and one position bound its
     money. Otherwise the bound is the most that the bars of its sessions could gain or lose.
@@ -117,8 +122,10 @@ def _check_money(
 
 
 def _of_symbol(market: Market, config: RunConfig) -> tuple[ContractParams, AccountParams]:
-    """The checked figures of one symbol; the cap of its contracts is `max_contracts`. Raises
-    ConfigError as `make_params` does."""
+    """Check and return the parameters of one symbol; the cap of its contracts is `max_contracts`.
+
+    Raises ConfigError as `make_params` does.
+    """
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError(
             "env.intrabar = path needs second bars, which this market does not have; set data.seconds "
@@ -145,12 +152,12 @@ def _of_symbol(market: Market, config: RunConfig) -> tuple[ContractParams, Accou
 
 
 def _one_at_a_time(market: Markets, sessions: SessionSet, config: RunConfig) -> EnvParams:
-    """The parameters of `TradingEnv`, over one symbol or a set of them."""
+    """Build the parameters of `TradingEnv`, over one symbol or a set of them."""
     symbols = [_of_symbol(member, config) for member in market.members]
     contract, account = symbols[0]
     if len(symbols) > 1:
         each = [contract.replace(cap=account.max_contracts) for contract, account in symbols]
-        contract = stacked(each, market.data)
+        contract = stack_contracts(each, market.data)
         account = account.replace(max_contracts=max(own.max_contracts for _, own in symbols))
     return EnvParams(
         market=market.data,
@@ -177,24 +184,25 @@ def _one_at_a_time(market: Markets, sessions: SessionSet, config: RunConfig) -> 
 
 
 def ramp(start: float, end: float, until: float, fraction: Array) -> Array:
-    """float32[]: linear from `start` at fraction 0 to `end` at fraction `until`, then exactly
-    `end`.
+    """Interpolate linearly from `start` at fraction 0 to `end` at fraction `until` (float32[]).
+
+    From then on it is exactly `end`.
     """
     x = jnp.minimum(fraction / until, 1.0)
     return jnp.where(fraction < until, start * (1.0 - x) + end * x, end)
 
 
 def share_of(commission: Array, share: Array) -> Array:
-    """int32[] mills: a share (float32[], at most 1) of the commission, rounded half to even; at
-    share 1 exactly all.
+    """Return a share (float32[], at most 1) of the commission (int32[] mills).
+
+    It is rounded half to even; at share 1 exactly all.
     """
     part = jnp.round(share * commission.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(share < 1.0, part, commission)
 
 
 def make_stages(config: StageConfig) -> Stage | None:
-    """Build the function (parameters, fraction of the run) -> (parameters at this fraction,
-    metrics).
+    """Build the function (parameters, fraction of the run) -> (parameters at it, metrics).
 
     The metrics are `commission_share` and `forced_start`. A stage that is off changes nothing, has
     no metric and adds nothing to the compiled program. None without any stage.
@@ -221,7 +229,7 @@ def make_stages(config: StageConfig) -> Stage | None:
 
 
 def describe(config: StageConfig) -> Iterator[str]:
-    """One line about each stage that is on."""
+    """Describe each stage that is on, in one line."""
     if config.ramps_commission:
         yield (
             f"stage: commission starts at {_percent(config.commission_start)} and is whole after "

@@ -53,13 +53,14 @@ REWARDS: dict[str, dict[str, float]] = {
 
 
 def of_one_symbol() -> tuple[str, ...]:
-    """Names of the terms that tasks of one symbol take, a user's own included."""
+    """List the names of the terms that tasks of one symbol take, a user's own included."""
     return tuple(name for name in REWARD_TERMS.names if name not in OF_SEVERAL)
 
 
 def one_symbol_weights(config: RewardConfig) -> dict[str, float]:
-    """`resolve_reward` for tasks of one symbol. Raises ConfigError for a term that only `allocate`
-    has, too.
+    """Apply `resolve_reward` for tasks of one symbol.
+
+    Also raises ConfigError for a term that only `allocate` has.
     """
     weights = resolve_reward(config)
     if other := [name for name in weights if name in OF_SEVERAL]:
@@ -71,7 +72,7 @@ def one_symbol_weights(config: RewardConfig) -> dict[str, float]:
 
 
 def resolve_reward(config: RewardConfig) -> dict[str, float]:
-    """Term -> weight: those of the preset, overridden by the user's.
+    """Return term -> weight: those of the preset, overridden by the user's.
 
     Raises ConfigError for an unknown preset or term, and if every weight is 0.
     """

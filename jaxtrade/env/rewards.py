@@ -35,10 +35,10 @@ MANAGEMENT = tuple(action.name for action in Action if action >= Action.MOVE_STO
 class StepEvent(struct.PyTreeNode):
     """The inputs of a reward term about a step, besides the two states.
 
-    action: int32[], the chosen action. illegal: bool[], True if the mask forbade it; it was then
-        executed as HOLD.
-    event: an `Event` or a `PortfolioEvent`, of the bar. actions: names of the task's actions in the
-        order of their ids (static).
+    action: int32[], the chosen action.
+    illegal: bool[], True if the mask forbade it; it was then executed as HOLD.
+    event: an `Event` or a `PortfolioEvent`, of the bar.
+    actions: names of the task's actions in the order of their ids (static).
     """
 
     action: Array
@@ -47,8 +47,9 @@ class StepEvent(struct.PyTreeNode):
     actions: tuple[str, ...] = struct.field(pytree_node=False)
 
     def chosen(self, *names: str) -> Array:
-        """bool[]: True if one of these actions was chosen, legal or not. False if the task has none
-        of them.
+        """Return whether one of these actions was chosen, legal or not (bool[]).
+
+        It is False if the task has none of them.
         """
         ids = [i for i, name in enumerate(self.actions) if name in names]
         return functools.reduce(
@@ -56,7 +57,7 @@ class StepEvent(struct.PyTreeNode):
         )
 
     def executed(self, name: str) -> Array:
-        """bool[]: True if the action was chosen and legal."""
+        """Return whether the action was chosen and legal (bool[])."""
         return self.chosen(name) & ~self.illegal
 
 
@@ -76,8 +77,9 @@ def _wins(prev: EnvState, next: EnvState) -> Array:
 
 
 def equity_change(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - equity at the last one) / risk_unit. Its sum is the episode's profit
-    in risk units.
+    """Return (equity at this close - equity at the last one) / risk_unit.
+
+    Its sum is the episode's profit in risk units.
     """
     # The reciprocal is explicit. A compiler might divide in one program and multiply in another
     # (see DOLLARS).
@@ -87,8 +89,9 @@ def equity_change(prev: EnvState, next: EnvState, step: StepEvent, params: EnvPa
 
 
 def net_return(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - equity at the last one) / start balance: the relative change, net of
-    all costs.
+    """Return (equity at this close - equity at the last one) / start balance.
+
+    It is the relative change, net of all costs.
     """
     return (next.account.equity - prev.account.equity).astype(jnp.float32) * (
         1.0 / params.account.start_balance
@@ -96,8 +99,9 @@ def net_return(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParam
 
 
 def closed_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Dollars: profit of the round turns closed in this bar, less both commissions of each; 0 in
-    other bars.
+    """Return dollars: profit of the round turns closed in this bar, less both commissions of each.
+
+    It is 0 in other bars.
     """
     event = step.event
     gross = next.account.balance - prev.account.balance + event.commission
@@ -106,18 +110,22 @@ def closed_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvPa
 
 
 def win(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Number of round turns closed in this bar with a profit after both commissions."""
+    """Return the number of round turns closed in this bar with a profit after both commissions."""
     return _count(_wins(prev, next))
 
 
 def loss(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Number of round turns closed in this bar without a profit after both commissions."""
+    """Return the number of round turns closed in this bar without a profit.
+
+    The profit is after both commissions.
+    """
     return _count(_closed_trades(prev, next) - _wins(prev, next))
 
 
 def trail_win(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Number of wins of this bar, if the trail was on. An action of this step that switches the
-    trail counts.
+    """Return the number of wins of this bar, if the trail was on.
+
+    An action of this step that switches the trail counts.
     """
     off, on = step.executed(Action.DISABLE_TRAIL.name), step.executed(Action.ENABLE_TRAIL.name)
     trailed = (prev.position.trailing == 1) & ~off | on
@@ -125,40 +133,41 @@ def trail_win(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams
 
 
 def in_position(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 if a position is open at this bar's close."""
+    """Return 1 if a position is open at this bar's close."""
     return _count(next.position.quantity != 0)
 
 
 def flat(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 if there is no position at this bar's close and none was closed in the bar."""
+    """Return 1 if there is no position at this bar's close and none was closed in the bar."""
     return _count((next.position.quantity == 0) & (_closed_trades(prev, next) == 0))
 
 
 def floor_reached(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 if equity reached the drawdown floor or the daily-loss floor."""
+    """Return 1 if equity reached the drawdown floor or the daily-loss floor."""
     return _count(step.event.breach)
 
 
 def forced_flat(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 if the flat bar of the session closed the position."""
+    """Return 1 if the flat bar of the session closed the position."""
     return _count(step.event.exit_reason == ExitReason.FLAT)
 
 
 def breakeven_moved(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 for a legal MOVE_STOP_TO_BREAKEVEN."""
+    """Return 1 for a legal MOVE_STOP_TO_BREAKEVEN."""
     return _count(step.executed(Action.MOVE_STOP_TO_BREAKEVEN.name))
 
 
 def trail_enabled(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 for a legal ENABLE_TRAIL."""
+    """Return 1 for a legal ENABLE_TRAIL."""
     return _count(step.executed(Action.ENABLE_TRAIL.name))
 
 
 def trail_enabled_in_profit(
     prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams
 ) -> Array:
-    """For a legal ENABLE_TRAIL: 1 if open profit exceeds 1 % of the start balance at the decision,
-    else -1.
+    """Return 1 for a legal ENABLE_TRAIL in profit, -1 for another legal one.
+
+    In profit means that open profit exceeds 1 % of the start balance at the decision.
     """
     open_profit = (prev.account.equity - prev.account.balance).astype(jnp.float32)
     rich = open_profit > 0.01 * params.account.start_balance
@@ -166,32 +175,35 @@ def trail_enabled_in_profit(
 
 
 def profit_level(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Dollars: max(0, equity at this close - start balance), in every bar. A level, not a
-    change.
+    """Return dollars: max(0, equity at this close - start balance), in every bar.
+
+    It is a level, not a change.
     """
     return jnp.maximum(next.account.equity, 0).astype(jnp.float32) * DOLLARS
 
 
 def return_level(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - start balance) / start balance, in every bar. A level, not a
-    change.
+    """Return (equity at this close - start balance) / start balance, in every bar.
+
+    It is a level, not a change.
     """
     return next.account.equity.astype(jnp.float32) * (1.0 / params.account.start_balance)
 
 
 def illegal(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 for an action outside the mask. The masked sampler never draws such an action."""
+    """Return 1 for an action outside the mask. The masked sampler never draws such an action."""
     return _count(step.illegal)
 
 
 def illegal_management(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 for an action outside the mask that manages a position (one of MANAGEMENT)."""
+    """Return 1 for an action outside the mask that manages a position (one of MANAGEMENT)."""
     return _count(step.illegal & step.chosen(*MANAGEMENT))
 
 
 def register_term(term: Term) -> Term:
-    """Register your own term under the name of its function, for `reward.weights`. A decorator: it
-    returns the term.
+    """Register your own term under the name of its function, for `reward.weights`.
+
+    A decorator: it returns the term.
 
     Raises ConfigError if another term has this name.
     """
@@ -199,21 +211,26 @@ def register_term(term: Term) -> Term:
 
 
 def weighted_terms(prev: Any, next: Any, step: StepEvent, params: Any) -> dict[str, Array]:
-    """Each term of the composition times its weight, float32[] by name. The reward is their
-    `total`. prev, next, params: of any environment.
+    """Return each term of the composition times its weight, float32[] by name.
+
+    The reward is their `total`.
+
+    Args:
+        prev, next, params: of any environment.
     """
     terms = {name: REWARD_TERMS[name](prev, next, step, params) for name in params.reward_weights}
     for name, value in terms.items():
         chex.assert_shape(value, (), custom_message=f"reward term '{name}'")
         chex.assert_type(value, jnp.float32, custom_message=f"reward term '{name}'")
-    terms = {name: _rounded(value, next) for name, value in terms.items()}
+    terms = {name: _round_value(value, next) for name, value in terms.items()}
     return {
-        name: _rounded(weight * terms[name], next) for name, weight in params.reward_weights.items()
+        name: _round_value(weight * terms[name], next)
+        for name, weight in params.reward_weights.items()
     }
 
 
-def _rounded(value: Array, state: EnvState) -> Array:
-    """`value`, rounded to float32 before it is used.
+def _round_value(value: Array, state: EnvState) -> Array:
+    """Round `value` to float32 before it is used.
 
     A compiler may fuse factors, or a product with a sum, in one program and not in another. The
     results would then differ in their last bits. The function applies xor with a number that is
@@ -226,5 +243,5 @@ def _rounded(value: Array, state: EnvState) -> Array:
 
 
 def total(terms: dict[str, Array]) -> Array:
-    """float32[]: the sum, in the order of the names (float addition is not associative)."""
+    """Sum the terms in the order of the names (float32[]; float addition is not associative)."""
     return functools.reduce(operator.add, [terms[name] for name in sorted(terms)])

@@ -39,11 +39,13 @@ def _limit(dollars: float | None, key: str) -> int:
 
 
 def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
-    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten
-    times as many.
+    """Return the rules of a preset in mills.
 
-    `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown no rule uses the
-    high-water mark, and it simply follows live equity.
+    `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown
+    no rule uses the high-water mark, and it simply follows live equity.
+
+    Args:
+        micro: True for a micro contract, of which the cap allows ten times as many.
     """
     drawdown = _limit(preset.drawdown, "account.drawdown")
     trailing = Trailing[preset.trailing.upper()] if drawdown < OFF else Trailing.INTRADAY
@@ -67,8 +69,9 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
 
 
 def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
-    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points,
-    rounded up to ticks.
+    """Return `brackets.be_ticks` if set, else 1 tick.
+
+    With `scaling=seed` a future has 0.25 points, rounded up to ticks.
     """
     if config.brackets.be_ticks is not None:
         return config.brackets.be_ticks
@@ -78,7 +81,7 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
 
 
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
-    """The figures of the contract, with the costs of the configuration in place of its own.
+    """Return the contract's parameters, with the configured costs in place of its own.
 
     If profits are converted, `tick_mills` is left out, because the market's `tick_value` holds the
     value of a tick.
@@ -94,17 +97,26 @@ def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     )
 
 
-def stacked(contracts: Sequence[ContractParams], data: MarketData | JointMarket) -> ContractParams:
-    """The contracts of several symbols, each leaf with a leading axis of symbols. Without
-    `tick_mills` where the market has the value of a tick in each bar."""
+def stack_contracts(
+    contracts: Sequence[ContractParams], data: MarketData | JointMarket
+) -> ContractParams:
+    """Stack the contracts of several symbols, each leaf with a leading axis of symbols.
+
+    `tick_mills` is left out where the market has the value of a tick in each bar.
+    """
     if data.tick_value is not None:
         contracts = [contract.replace(tick_mills=None) for contract in contracts]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *contracts)
 
 
 def largest_ticks(data: MarketData | JointMarket, own: Any) -> np.ndarray:
-    """int64[...] mills, rounded up: the largest value of one tick of one contract in any bar. own:
-    its value where profits are not converted."""
+    """Return the largest value of one tick of one contract in any bar.
+
+    It is int64[...] mills, rounded up.
+
+    Args:
+        own: its value where profits are not converted.
+    """
     value = data.tick_value
     if value is None:
         return np.asarray(own, np.int64)
@@ -118,13 +130,14 @@ _LARGEST_FLOAT = 2147483520.0  # the largest float32 below 2^31
 
 
 def ceil_div(a: Array, b: Array | int) -> Array:
-    """Smallest integer >= a / b for int32 a and b > 0."""
+    """Return the smallest integer >= a / b for int32 a and b > 0."""
     return -((-a) // jnp.int32(b))
 
 
 def _wide_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b for uint32 a and b, as two uint32 words (high, low). The product is formed from 16-bit
-    halves.
+    """Return a * b for uint32 a and b, as two uint32 words (high, low).
+
+    The product is formed from 16-bit halves.
     """
     mask = jnp.uint32(0xFFFF)
     a_low, a_high = a & mask, a >> 16
@@ -136,24 +149,26 @@ def _wide_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def muldiv(a: Array, b: Array, c: Array) -> Array:
-    """round_half_even(a * b / c) without 64-bit integers.
+    """Compute round_half_even(a * b / c) without 64-bit integers.
 
     Args:
-        a, b: int32, any sign. c: int32, > 0. The product may exceed 2^31; the result must fit
-            int32.
+        a, b: int32, any sign.
+        c: int32, > 0. The product may exceed 2^31; the result must fit int32.
+
     Returns:
         int32, broadcast shape.
     """
     a, b, c = jnp.broadcast_arrays(jnp.int32(a), jnp.int32(b), jnp.int32(c))
-    quotient, rest = _divided(a, b, c)
+    quotient, rest = _divide(a, b, c)
     twice, divisor = jnp.abs(rest).astype(jnp.uint32) * 2, c.astype(jnp.uint32)
     away = (twice > divisor) | ((twice == divisor) & ((quotient & 1) == 1))
     return quotient + jnp.where(away, jnp.sign(rest), 0)
 
 
-def _divided(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
-    """(q, e) with a * b = q c + e and |e| <= 0.51 c, for int32 a, b of any sign and c > 0. q is
-    exact modulo 2^32.
+def _divide(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """Return (q, e) with a * b = q c + e and |e| <= 0.51 c, for int32 a, b of any sign and c > 0.
+
+    q is exact modulo 2^32.
 
     Long division with two digits, in which float32 estimates each digit. Both estimates may err by
     a share of 2^-12; float32 errs by less than 2^-21, on every device. The first leaves a remainder
@@ -186,8 +201,9 @@ def _divided(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
 
 
 def _float_of(word: Array) -> Array:
-    """float32 of uint32, from 16-bit halves: CPUs convert only signed integers in one
-    instruction.
+    """Convert uint32 to float32, from 16-bit halves.
+
+    CPUs convert only signed integers in one instruction.
     """
     return (word >> 16).astype(jnp.int32).astype(jnp.float32) * 65536.0 + (word & 0xFFFF).astype(
         jnp.int32
@@ -195,7 +211,10 @@ def _float_of(word: Array) -> Array:
 
 
 def muldiv_host(a: Any, b: Any, c: Any) -> np.ndarray:
-    """`muldiv` on the host in int64. |a| < 2^31 and 0 < b, c < 2^31, so no product exceeds 2^63."""
+    """Compute `muldiv` on the host in int64.
+
+    |a| < 2^31 and 0 < b, c < 2^31, so no product exceeds 2^63.
+    """
     a, b, c = (np.asarray(x, np.int64) for x in (a, b, c))
     quotient, remainder = np.divmod(np.abs(a) * b, c)
     up = (2 * remainder > c) | ((2 * remainder == c) & (quotient % 2 == 1))
@@ -203,11 +222,12 @@ def muldiv_host(a: Any, b: Any, c: Any) -> np.ndarray:
 
 
 def tick_mills(contract: ContractParams) -> Array:
-    """The numerator `tick_mills` of the value of one tick. The value is `tick_mills / tick_over`
-    mills.
+    """Return the numerator `tick_mills` of the value of one tick.
 
-    Raises TypeError (a bug) if profits are converted and the contract is not from
-    `rules.contract_at`.
+    The value is `tick_mills / tick_over` mills.
+
+    Raises TypeError (a bug) if profits are converted and the contract is not
+    from `rules.contract_at`.
     """
     if contract.tick_mills is None:
         raise TypeError(
@@ -217,11 +237,14 @@ def tick_mills(contract: ContractParams) -> Array:
 
 
 def money_of(ticks: Array, contract: ContractParams) -> Array:
-    """Mills: value of `ticks` (price change times signed contracts, int32) in the account's
-    currency.
+    """Return the value of `ticks` in the account's currency (mills).
 
-    This is the only function that converts ticks to money. contract: that of the bar, from
-    `rules.contract_at`.
+    `ticks` is price change times signed contracts, int32.
+
+    This is the only function that converts ticks to money.
+
+    Args:
+        contract: that of the bar, from `rules.contract_at`.
     """
     if contract.tick_over is None:
         return ticks * tick_mills(contract)
@@ -229,8 +252,9 @@ def money_of(ticks: Array, contract: ContractParams) -> Array:
 
 
 def ticks_within(room: Array, size: Array, contract: ContractParams) -> Array:
-    """The largest whole number of ticks whose value for `size` contracts (int32, > 0) is at most
-    `room` mills.
+    """Return the largest whole number of ticks whose value is at most `room` mills.
+
+    The value is that for `size` contracts (int32, > 0).
 
     If a tick is worth times / over >= 1 mills, n ticks round to at most `room` if 2 n times <= (2
     room + 1) over; where both sides are equal, only if `room` is even (half to even). The largest
@@ -240,7 +264,7 @@ def ticks_within(room: Array, size: Array, contract: ContractParams) -> Array:
     if contract.tick_over is None:
         return room // (size * tick_mills(contract))
     times, over = tick_mills(contract), contract.tick_over
-    near, rest = _divided(room, over, times)
+    near, rest = _divide(room, over, times)
     missing = jnp.where(
         rest < 0, -rest, times - rest
     )  # of one tick more than the floor, in mills times `over`
@@ -254,8 +278,9 @@ COMPARED = 8  # symbols up to which a figure is found by comparisons
 
 
 def drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """Mills: min(high_water - drawdown, floor_cap). The floor follows the high-water mark and never
-    falls.
+    """Return min(high_water - drawdown, floor_cap) (mills).
+
+    The floor follows the high-water mark and never falls.
 
     `floor_cap` is the point at which the floor freezes (`account.freeze`).
     """
@@ -264,34 +289,41 @@ def drawdown_floor(account: Account, rules: AccountParams) -> Array:
 
 
 def daily_floor(account: Account, rules: AccountParams) -> Array:
-    """Mills: the equity at which the daily loss limit of this session is reached."""
+    """Return the equity at which the daily loss limit of this session is reached (mills)."""
     return jnp.where(rules.daily_loss >= OFF, NO_FLOOR, account.session_equity - rules.daily_loss)
 
 
 def at_drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """bool[]: True if equity is at or below the drawdown floor. Always False if the limit is
-    off.
+    """Return whether equity is at or below the drawdown floor (bool[]).
+
+    Always False if the limit is off.
     """
     return (rules.drawdown < OFF) & (account.equity <= drawdown_floor(account, rules))
 
 
 def at_daily_floor(account: Account, rules: AccountParams) -> Array:
-    """bool[]: True if equity is at or below the daily floor. Always False if the limit is off."""
+    """Return whether equity is at or below the daily floor (bool[]).
+
+    Always False if the limit is off.
+    """
     return (rules.daily_loss < OFF) & (account.equity <= daily_floor(account, rules))
 
 
 def highest_floor(account: Account, rules: AccountParams) -> Array:
-    """int32[] mills: the higher of the two floors, which equity would reach first. NO_FLOOR if both
-    limits are off.
+    """Return the higher of the two floors, which equity would reach first (int32[] mills).
+
+    It is NO_FLOOR if both limits are off.
     """
     return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
 
 
 def of_symbol(params: EnvParams, row: Array) -> EnvParams:
-    """The parameters with the contract of the symbol of bar `row`, in which every leaf is a scalar.
+    """Return the parameters with the contract of the symbol of bar `row`.
 
-    Parameters of one symbol are returned as they are, and so are those that this function has
-    returned.
+    Every leaf of the contract is then a scalar.
+
+    Parameters of one symbol are returned as they are, and so are those that this
+    function has returned.
     """
     symbol, contract = params.market.symbol, params.contract
     if symbol is None or contract.commission.ndim == 0:
@@ -301,7 +333,7 @@ def of_symbol(params: EnvParams, row: Array) -> EnvParams:
 
 
 def entry_of(table: Array, number: Array) -> Array:
-    """`table[number]` for a table of one entry per symbol and int32[].
+    """Return `table[number]` for a table of one entry per symbol and int32[].
 
     A few symbols are compared instead of looked up: a compiler computes that for many environments
     at once.
@@ -315,8 +347,10 @@ def entry_of(table: Array, number: Array) -> Array:
 
 
 def contract_at(params: Any, row: Array) -> ContractParams:
-    """The figures of the contract in bar `row`, scalars. This is the only way to a contract of a
-    set of symbols. Those of several symbols in one account have leaves [S].
+    """Return the parameters of the contract in bar `row`, as scalars.
+
+    This is the only way to a contract of a set of symbols. Those of several symbols in one account
+    have leaves [S].
 
     If profits are converted, the value of a tick depends on the bar.
     """
@@ -326,9 +360,11 @@ def contract_at(params: Any, row: Array) -> ContractParams:
     return contract.replace(tick_mills=value.times[row], tick_over=value.over[row])
 
 
-def unrealised(position: Position, price: Array, contract: ContractParams) -> Array:
-    """Mills: open profit of the position at `price` (ticks), 0 when flat. contract: that of the
-    bar.
+def compute_unrealised(position: Position, price: Array, contract: ContractParams) -> Array:
+    """Return the open profit of the position at `price` (ticks), 0 when flat (mills).
+
+    Args:
+        contract: that of the bar.
     """
     return money_of((price - position.entry) * position.quantity, contract)
 
@@ -336,12 +372,12 @@ def unrealised(position: Position, price: Array, contract: ContractParams) -> Ar
 def liquidation_level(
     position: Position, account: Account, rules: AccountParams, contract: ContractParams
 ) -> Array:
-    """Ticks: the price nearest to the market at which equity, net of the exit commission, is at or
-    below the highest floor.
+    """Return the price nearest to the market at which equity is at or below a floor (ticks).
+
+    Equity is net of the exit commission, and the floor is the highest one.
 
     It acts as a second stop. It is rounded to the losing side: down for a long, up for a short.
-    Without a floor it is
-    `-side * NO_LEVEL`.
+    Without a floor it is `-side * NO_LEVEL`.
     """
     size, side = jnp.abs(position.quantity), jnp.sign(position.quantity)
     floor = highest_floor(account, rules)
@@ -352,19 +388,21 @@ def liquidation_level(
 
 
 def high_water_at(account: Account, equity: Array, rules: AccountParams) -> Array:
-    """Mills: the high-water mark after live equity was `equity` (any shape). It never falls.
+    """Return the high-water mark after live equity was `equity` (any shape; mills).
 
-    Inside a session it rises only with `Trailing.INTRADAY`.
+    It never falls. Inside a session it rises only with `Trailing.INTRADAY`.
     """
     live = rules.trailing == Trailing.INTRADAY
     return jnp.where(live, jnp.maximum(account.high_water, equity), account.high_water)
 
 
 def may_open(state: Any, params: Any) -> Array:
-    """bool[]: True if a decision at the close of `state.row` may open a position.
+    """Return whether a decision at the close of `state.row` may open a position (bool[]).
 
     It depends on the calendar, the account and data up to `state.row`, never on a future bar.
-    state, params: of any environment.
+
+    Args:
+        state, params: of any environment.
     """
     market = params.market
     in_time = (
@@ -375,8 +413,9 @@ def may_open(state: Any, params: Any) -> Array:
 
 
 def target_reached(position: Position, account: Account, rules: AccountParams) -> Array:
-    """bool[]: True if the position is flat, the balance has reached the target, and there were
-    enough trading days.
+    """Return whether the account has reached its target (bool[]).
+
+    The position must be flat, the balance at the target, and there must be enough trading days.
 
     Open profit never counts.
     """
@@ -389,8 +428,7 @@ def target_reached(position: Position, account: Account, rules: AccountParams) -
 
 
 def open_session(account: Account, rules: AccountParams) -> Account:
-    """The account at the start of a session: it is unlocked and has no fill yet. The balance
-    carries over.
+    """Open a session: the account is unlocked and has no fill yet. The balance carries over.
 
     With `Trailing.END_OF_DAY` the high-water mark rises here, to the closing equity of the session
     before. The floor is therefore fixed during a session.

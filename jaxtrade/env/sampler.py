@@ -30,8 +30,9 @@ SESSION, SYMBOL = 1, 5  # streams of random words
 
 
 def register_sampler(sampler: Sampler) -> Sampler:
-    """Register your own sampler under the name of its function, for `sampler.kind`. A decorator
-    that returns it.
+    """Register your own sampler under the name of its function, for `sampler.kind`.
+
+    A decorator that returns it.
 
     Raises ConfigError if another sampler has this name.
     """
@@ -39,24 +40,26 @@ def register_sampler(sampler: Sampler) -> Sampler:
 
 
 def uniform(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """Every session of the split equally often: a symbol with more history is traded more."""
+    """Draw every session of the split equally often: a symbol with more history is traded more."""
     return below(draw(seed, episode, SESSION), sessions.count)
 
 
 def _of_several(sampler: Sampler) -> Sampler:
-    """The sampler where there are several symbols; `uniform` where there is one."""
+    """Use the sampler where there are several symbols, and `uniform` where there is one."""
 
     @functools.wraps(sampler)
-    def drawn(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
+    def draw_flat(
+        weights: Array | None, seed: Array, episode: Array, sessions: SessionSet
+    ) -> Array:
         chosen = uniform if sessions.offsets is None else sampler
         return chosen(weights, seed, episode, sessions)
 
-    return drawn
+    return draw_flat
 
 
 @_of_several
 def balanced(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """Every symbol equally often, and every session of a symbol equally often."""
+    """Draw every symbol equally often, and every session of a symbol equally often."""
     return _session_of(
         below(draw(seed, episode, SYMBOL), _symbols(sessions)), seed, episode, sessions
     )
@@ -64,8 +67,9 @@ def balanced(weights: Array | None, seed: Array, episode: Array, sessions: Sessi
 
 @_of_several
 def round_robin(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """The symbols in turn by the number of the episode. Each environment begins at a symbol that
-    its seed gives.
+    """Take the symbols in turn by the number of the episode.
+
+    Each environment begins at a symbol that its seed gives.
     """
     turn = mix(seed) % _symbols(sessions).astype(jnp.uint32) + episode.astype(jnp.uint32)
     return _session_of(below(turn, _symbols(sessions)), seed, episode, sessions)
@@ -73,8 +77,9 @@ def round_robin(weights: Array | None, seed: Array, episode: Array, sessions: Se
 
 @_of_several
 def prioritised(weights: Array | None, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """Each symbol as often as its weight says; `balanced` without weights, as before the first
-    update.
+    """Draw each symbol as often as its weight says.
+
+    Without weights, as before the first update, this is `balanced`.
     """
     if weights is None:
         return balanced(weights, seed, episode, sessions)
@@ -87,13 +92,13 @@ def prioritised(weights: Array | None, seed: Array, episode: Array, sessions: Se
 
 
 def _symbols(sessions: SessionSet) -> Array:
-    """int32[]: M, the number of symbols."""
+    """Return M, the number of symbols (int32[])."""
     offsets: Any = sessions.offsets
     return jnp.int32(offsets.shape[0] - 1)
 
 
 def _session_of(symbol: Array, seed: Array, episode: Array, sessions: SessionSet) -> Array:
-    """A random slot of a symbol."""
+    """Draw a random slot of a symbol."""
     offsets: Any = sessions.offsets
     begin, end = offsets[symbol], offsets[symbol + 1]
     return begin + below(draw(seed, episode, SESSION), end - begin)

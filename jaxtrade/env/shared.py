@@ -46,12 +46,12 @@ from jaxtrade.types import AGENTS, Array, Metrics, Outcome, PyTree, Summary, Tra
 
 
 class ImpactParams(struct.PyTreeNode):
-    """Traced figures of price impact; int32.
+    """Traced parameters of price impact; int32.
 
-    kappa: [] thousandths of a tick per net contract. decay: [] thousandths of the offset that are
-        left after a bar.
-    temporary: [M + 1] thousandths of a tick by the net number of contracts ordered at an open, 0 to
-        M.
+    kappa: [] thousandths of a tick per net contract.
+    decay: [] thousandths of the offset that are left after a bar.
+    temporary: [M + 1] thousandths of a tick by the net number of contracts ordered at
+        an open, 0 to M.
     """
 
     kappa: Array
@@ -64,8 +64,8 @@ class World(struct.PyTreeNode):
     world.
 
     offset: thousandths of a tick by which prices lay above the historical ones in the last bar.
-        flow: net contracts
-    that all agents bought in the last bar. inventory: contracts that the market maker holds.
+    flow: net contracts that all agents bought in the last bar.
+    inventory: contracts that the market maker holds.
     """
 
     offset: Array
@@ -74,7 +74,7 @@ class World(struct.PyTreeNode):
 
     @classmethod
     def new(cls) -> World:
-        """The world at the start of a session: historical prices, and no position."""
+        """Return the world at the start of a session: historical prices, and no position."""
         zero = jnp.int32(0)
         return cls(zero, zero, zero)
 
@@ -90,10 +90,10 @@ class SharedState(EnvState):
 class SharedEvent(Event):
     """An `Event` of a shared market, whose prices are relative to the offset; int32[] besides.
 
-    offset: ticks of the offset in this bar. impact: ticks by which orders at the open filled
-        higher. profit: mills,
-    this agent's change of equity, from fills and marks alone. maker: mills, the market maker's
-    change of equity.
+    offset: ticks of the offset in this bar.
+    impact: ticks by which orders at the open filled higher.
+    profit: mills, this agent's change of equity, from fills and marks alone.
+    maker: mills, the market maker's change of equity.
     """
 
     offset: Array
@@ -119,12 +119,15 @@ class SharedEvent(Event):
 
 
 def table_of(eta: int, most: int) -> np.ndarray:
-    """int32[most + 1] thousandths: `config.allocate.temporary` of 0 to `most` contracts."""
+    """Tabulate `config.allocate.temporary` for 0 to `most` contracts.
+
+    The result is int32[most + 1] thousandths.
+    """
     return np.array([temporary(eta, contracts) for contracts in range(most + 1)], np.int32)
 
 
 def impact_params(config: RunConfig) -> ImpactParams:
-    """The figures of a configuration with `shared.on`."""
+    """Return the impact parameters of a configuration with `shared.on`."""
     shared = config.shared
     return ImpactParams(
         jnp.int32(shared.kappa),
@@ -134,7 +137,7 @@ def impact_params(config: RunConfig) -> ImpactParams:
 
 
 def with_impact(params: EnvParams, config: RunConfig) -> EnvParams:
-    """The parameters for an `env.shared.SharedEnv`; unchanged without `shared.on`.
+    """Return the parameters for an `env.shared.SharedEnv`; unchanged without `shared.on`.
 
     Raises ConfigError for a market whose profits are converted: each account's money is rounded
     alone there, so fills would not add up with the market maker's.
@@ -150,45 +153,48 @@ def with_impact(params: EnvParams, config: RunConfig) -> EnvParams:
 
 
 def in_ticks(offset: Array) -> Array:
-    """int32[] ticks: thousandths rounded to the nearest tick, a half away from zero."""
+    """Round thousandths to the nearest tick, a half away from zero (int32[] ticks)."""
     return jnp.sign(offset) * ((jnp.abs(offset) + PARTS // 2) // PARTS)
 
 
 def next_offset(world: World, impact: ImpactParams) -> Array:
-    """int32[] thousandths: the offset of the next bar."""
+    """Return the offset of the next bar (int32[] thousandths)."""
     left = jnp.sign(world.offset) * (jnp.abs(world.offset) * impact.decay // PARTS)
     return left + impact.kappa * world.flow
 
 
 def opening_ticks(offset: Array, net: Array, impact: ImpactParams) -> Array:
-    """int32[] ticks above the offset (thousandths) at which orders at an open fill, if they buy
-    `net` contracts.
+    """Return how far above the offset orders fill at an open if they buy `net` contracts.
+
+    The result is int32[] ticks, the offset thousandths.
     """
     after = offset + impact.kappa * net + jnp.sign(net) * impact.temporary[jnp.abs(net)]
     return in_ticks(after) - in_ticks(offset)
 
 
-def under(position: Position, shift: Array) -> Position:
-    """The same position, relative to an offset that is `shift` ticks higher."""
+def shift_position(position: Position, shift: Array) -> Position:
+    """Return the same position, relative to an offset that is `shift` ticks higher."""
 
-    def moved(level: Array) -> Array:
+    def add_impact(level: Array) -> Array:
         exists = (position.quantity != 0) & (jnp.abs(level) < NO_LEVEL)
         return jnp.where(exists, level - shift, level)
 
     return position.replace(
-        entry=moved(position.entry), stop=moved(position.stop), target=moved(position.target)
+        entry=add_impact(position.entry),
+        stop=add_impact(position.stop),
+        target=add_impact(position.target),
     )
 
 
 def ordered_under(order: Order, shift: Array) -> Order:
-    """The same order, relative to an offset that is `shift` ticks higher."""
+    """Return the same order, relative to an offset that is `shift` ticks higher."""
     return order.replace(
         move_stop=jnp.where(order.move_stop == KEEP_STOP, order.move_stop, order.move_stop - shift)
     )
 
 
 def describe(shared: SharedConfig) -> Iterator[str]:
-    """One line about the market that the agents share, if they do."""
+    """Describe the market that the agents share, if they do, in one line."""
     if shared.on:
         yield (
             f"shared market: the agents trade in the same worlds. A net contract moves prices by "
@@ -199,19 +205,22 @@ def describe(shared: SharedConfig) -> Iterator[str]:
 
 
 def over_agents(numbers: PyTree) -> PyTree:
-    """The sum of each number over all agents of a world.
+    """Sum each number over all agents of a world.
 
     Raises NameError outside of a map over `AGENTS`.
     """
     return jax.lax.psum(numbers, AGENTS)
 
 
-def ordered(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> Array:
-    """int32[]: contracts that an order buys at the next open (negative: sells). It depends on no
-    price.
+def compute_order(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> Array:
+    """Return the contracts that an order buys at the next open (int32[]; negative: sells).
 
-    The rules of `fill_leg` decide it, here at a price of 0. params: with the contract of the next
-    bar.
+    It depends on no price.
+
+    The rules of `fill_leg` decide it, here at a price of 0.
+
+    Args:
+        params: with the contract of the next bar.
     """
     bar, price = leg_bar(config, state, params), jnp.int32(0)
     leg = LegInBar(state.position, jnp.int32(0), None, empty_event(price), params.contract)
@@ -220,18 +229,23 @@ def ordered(config: EnvConfig, state: EnvState, order: Order, params: EnvParams)
     return leg.event.entry_quantity - leg.event.order_exit_quantity
 
 
-def bought(event: Event) -> Array:
-    """int32[]: contracts that an agent bought in a bar, less those it sold."""
+def count_bought(event: Event) -> Array:
+    """Return the contracts that an agent bought in a bar, less those it sold (int32[])."""
     return event.entry_quantity - event.order_exit_quantity - event.exit_quantity
 
 
-def gain(before: EnvState, after: EnvState, event: Event, shift: Array, params: EnvParams) -> Array:
-    """int32[] mills: an agent's change of equity in a bar without commissions, from its fills and
-    marks alone.
+def equity_change(
+    before: EnvState, after: EnvState, event: Event, shift: Array, params: EnvParams
+) -> Array:
+    """Return an agent's change of equity in a bar without commissions (int32[] mills).
+
+    It follows from the agent's fills and marks alone.
 
     It reads neither the account nor the price of entry. All prices are taken from the bar's last
-    one, so that no product exceeds int32. before: the state at the last close, under an offset that
-    was `shift` ticks lower.
+    one, so that no product exceeds int32.
+
+    Args:
+        before: the state at the last close, under an offset that was `shift` ticks lower.
     """
     held, holds = before.position.quantity, after.position.quantity
     quote = quote_at(params.market, after.row)
@@ -257,10 +271,13 @@ class SharedEnv(TradingEnv):
     """
 
     def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
-        """Start the first episode -> (state, ref). key: this agent's.
+        """Start the first episode and return (state, ref).
 
         The seed of the world is the sum of the agents' own words modulo 2^32: every agent has the
         same part in it.
+
+        Args:
+            key: this agent's.
         """
         state = self._begin(over_agents(jax.random.bits(key)), jnp.int32(0), params)
         return state, self.ref(state, params)
@@ -281,8 +298,10 @@ class SharedEnv(TradingEnv):
     def transition(
         self, state: EnvState, order: Order, params: EnvParams
     ) -> tuple[EnvState, Event]:
-        """One bar: the offset of the bar, the orders of all agents at one open, then each agent's
-        own fills.
+        """Advance one bar.
+
+        First comes the offset of the bar, then the orders of all agents at one open, then each
+        agent's own fills.
 
         Raises ConfigError for parameters without impact.
         """
@@ -295,16 +314,16 @@ class SharedEnv(TradingEnv):
         offset = next_offset(world, params.impact)
         shift = in_ticks(offset) - in_ticks(world.offset)
         shifted, order = (
-            state.replace(position=under(state.position, shift)),
+            state.replace(position=shift_position(state.position, shift)),
             ordered_under(order, shift),
         )
         own = params.replace(contract=rules.contract_at(params, state.row + 1))
-        net = over_agents(ordered(self.config, shifted, order, own))
+        net = over_agents(compute_order(self.config, shifted, order, own))
         impact = opening_ticks(offset, net, params.impact)
         moved, event = transition(self.config, shifted, order, params, impact)
 
-        profit = gain(state, moved, event, shift, params)
-        flow, maker = over_agents((bought(event), profit))
+        profit = equity_change(state, moved, event, shift, params)
+        flow, maker = over_agents((count_bought(event), profit))
         found = SharedEvent(
             **vars(event),
             offset=in_ticks(offset),
@@ -317,8 +336,9 @@ class SharedEnv(TradingEnv):
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams
     ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
-        """`advance` with auto-reset -> (state, ref, outcome). `key` is not used, as in
-        `TradingEnv.step`.
+        """Run `advance` with auto-reset and return (state, ref, outcome).
+
+        `key` is not used, as in `TradingEnv.step`.
         """
         del key
         going_on, outcome = self.advance(state, action, params)
@@ -335,7 +355,7 @@ class SharedEnv(TradingEnv):
         return following, self.ref(following, params), outcome
 
     def _new_account(self, place: EnvState, params: EnvParams) -> EnvState:
-        """A new account in the world of `place`, at its bar."""
+        """Open a new account in the world of `place`, at its bar."""
         opened = start(params, place.slot, place.row, place.seed, place.episode)
         opened = opened.replace(sessions_left=place.sessions_left, record=self.task.record.new())
         return _in_world(opened, _world_of(place))
@@ -351,8 +371,9 @@ def _in_world(state: EnvState, world: World) -> EnvState:
 
 
 def trained_env(config: RunConfig, env: TradingEnv) -> TradingEnv:
-    """The environment in which a run's agents train: with `shared.on` a `SharedEnv`, else `env`
-    itself.
+    """Return the environment in which a run's agents train.
+
+    With `shared.on` it is a `SharedEnv`, else `env` itself.
 
     Evaluation always uses `env`: a policy alone on the historical market.
     """
@@ -369,7 +390,10 @@ OWN = "shared"  # the sums of this module, beside those of the summary that it e
 
 
 def no_sums(params: EnvParams) -> dict[str, Any]:
-    """Zeros of the sums of one environment: profit, maker float32 mills; ordered, paid int32."""
+    """Return zeros of the sums of one environment.
+
+    They are profit, maker float32 mills; ordered, paid int32.
+    """
     del params
     return {
         "profit": jnp.float32(0),
@@ -380,9 +404,13 @@ def no_sums(params: EnvParams) -> dict[str, Any]:
 
 
 def collect(seen: Transition) -> dict[str, Any]:
-    """The numbers of one step [N]. ordered: contracts that this agent's orders filled at the open.
-    paid: ticks times contracts that impact cost them; negative where they were on the smaller
-    side."""
+    """Return the numbers of one step [N].
+
+    Returns:
+        ordered: contracts that this agent's orders filled at the open.
+        paid: ticks times contracts that impact cost them; negative where they were on
+            the smaller side.
+    """
     event: SharedEvent = seen.info.event
     bought = event.entry_quantity - event.order_exit_quantity
     return {
@@ -393,14 +421,15 @@ def collect(seen: Transition) -> dict[str, Any]:
     }
 
 
-def figures(sums: Mapping[str, Any], steps: int) -> Metrics:
-    """float32[] figures of a rollout, from the sums over all its steps and environments.
+def metrics(sums: Mapping[str, Any], steps: int) -> Metrics:
+    """Compute float32[] metrics of a rollout, from the sums over all its steps and environments.
 
-    crowding_profit, maker_profit: dollars per 1,000 steps of this agent, and of the market maker,
-        with open positions
-    at their marks. crowding_return_spread: standard deviation of `crowding_profit` over agents.
-    impact_paid: ticks per contract that impact at the opens cost this agent's orders; NaN if it
-        ordered nothing.
+    Returns:
+        crowding_profit, maker_profit: dollars per 1,000 steps of this agent, and of the market
+            maker, with open positions at their marks.
+        crowding_return_spread: standard deviation of `crowding_profit` over agents.
+        impact_paid: ticks per contract that impact at the opens cost this agent's orders; NaN if it
+            ordered nothing.
     """
     profit = sums["profit"] / steps  # mills per step are dollars per 1,000 steps
     mean = jax.lax.pmean(profit, AGENTS)
@@ -415,13 +444,15 @@ def figures(sums: Mapping[str, Any], steps: int) -> Metrics:
 
 
 def position_correlation(quantity: Array) -> Array:
-    """float32[]: the mean over pairs of agents of the correlation of their positions. quantity:
-    int32[T, N].
+    """Return the mean over pairs of agents of the correlation of their positions (float32[]).
 
     The agents of a shared market train on one device (`runs.setup`), which holds all their worlds.
     With z the standardised positions of n agents, the sum over all ordered pairs, an agent with
     itself included, is the mean of (sum of z)^2. An agent whose position never changes has no
     correlation and does not count; NaN if fewer than two are left.
+
+    Args:
+        quantity: int32[T, N].
     """
     held = quantity.astype(jnp.float32)
     deviation = held.std()
@@ -433,15 +464,15 @@ def position_correlation(quantity: Array) -> Array:
 
 
 def crowding(summary: Summary) -> Summary:
-    """`summary` with the figures of a shared market.
+    """Add the metrics of a shared market to `summary`.
 
-    Besides those of `figures`: crowding_position_correlation (`position_correlation`, over the
+    Besides those of `metrics`: crowding_position_correlation (`position_correlation`, over the
     positions at all decisions of a rollout), and offset_low, offset_high (float32[] ticks), the
     range of the offset.
     """
 
-    def all_figures(sums: dict[str, Any], steps: int) -> Metrics:
-        return {**summary.figures(sums["rest"], steps), **figures(sums[OWN], steps)}
+    def all_metrics(sums: dict[str, Any], steps: int) -> Metrics:
+        return {**summary.figures(sums["rest"], steps), **metrics(sums[OWN], steps)}
 
     def keep(seen: Transition) -> tuple[Any, Array]:
         return summary.keep and summary.keep(seen), seen.info.event.offset
@@ -463,7 +494,7 @@ def crowding(summary: Summary) -> Summary:
     return Summary(
         lambda params: {"rest": summary.start(params), OWN: no_sums(params)},
         lambda seen: {"rest": summary.collect(seen), OWN: collect(seen)},
-        all_figures,
+        all_metrics,
         keep,
         close,
     )

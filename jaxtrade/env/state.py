@@ -61,8 +61,11 @@ class Position(struct.PyTreeNode):
     """The open position in one symbol; all int32[]. `quantity` 0 means flat; all other fields are
     then 0.
 
-    entry: fill price (slippage included). stop, target: levels, or -/+ side * NO_LEVEL for none.
-    stop_kind: StopKind. trailing: 0 or 1. opened: row of the entry bar.
+    entry: fill price (slippage included).
+    stop, target: levels, or -/+ side * NO_LEVEL for none.
+    stop_kind: StopKind.
+    trailing: 0 or 1.
+    opened: row of the entry bar.
     """
 
     quantity: Array
@@ -75,20 +78,20 @@ class Position(struct.PyTreeNode):
 
     @classmethod
     def flat(cls) -> Position:
-        """No position."""
+        """Return no position."""
         return cls(*[jnp.int32(0)] * 7)
 
 
 class Account(struct.PyTreeNode):
     """The account. Money is mills relative to the start balance, int32[]; flags are bool[].
 
-    balance: realised profit less all commissions so far. equity: balance plus the open position
-        marked at the last
-    close, without exit costs. high_water: highest marked equity (>= 0); `Trailing` says which marks
-    count.
-    session_equity: equity at the start of this session. locked: no new entries until the next
-        session. days: number of
-    trade dates with a fill. traded: True if this session had a fill.
+    balance: realised profit less all commissions so far.
+    equity: balance plus the open position marked at the last close, without exit costs.
+    high_water: highest marked equity (>= 0); `Trailing` says which marks count.
+    session_equity: equity at the start of this session.
+    locked: no new entries until the next session.
+    days: number of trade dates with a fill.
+    traded: True if this session had a fill.
     """
 
     balance: Array
@@ -101,7 +104,7 @@ class Account(struct.PyTreeNode):
 
     @classmethod
     def new(cls) -> Account:
-        """A new account at the start balance, without fills or locks."""
+        """Open a new account at the start balance, without fills or locks."""
         zero, no = jnp.int32(0), jnp.bool_(False)
         return cls(zero, zero, zero, zero, no, zero, no)
 
@@ -110,8 +113,8 @@ class Marks(NamedTuple):
     """Marks of a leg, or of all legs of an account together, in one bar; int32[] mills, without
     exit costs.
 
-    high: highest mark of the profit realised in the bar plus open profit. close: open profit at the
-        close.
+    high: highest mark of the profit realised in the bar plus open profit.
+    close: open profit at the close.
     """
 
     high: Array
@@ -121,9 +124,9 @@ class Marks(NamedTuple):
 class EpisodeMonitor(struct.PyTreeNode):
     """What the episode monitor counts besides; float32[] (`env.monitor`).
 
-    notional: mills traded, the sum over fills of quantity x price x value of a tick. mean, squares:
-        of the changes of
-    equity per step in mills, their mean and the sum of squared differences from it.
+    notional: mills traded, the sum over fills of quantity x price x value of a tick.
+    mean, squares: of the changes of equity per step in mills, their mean and the sum of squared
+        differences from it.
     """
 
     notional: Array
@@ -132,14 +135,14 @@ class EpisodeMonitor(struct.PyTreeNode):
 
 
 class EpisodeStats(struct.PyTreeNode):
-    """Running figures of one episode. Money is mills.
+    """Running metrics of one episode. Money is mills.
 
     reward: float32[] undiscounted sum. All others are int32[]: length (steps), trades (closed round
-        turns), wins (round
-    turns with a net profit), sides (contract sides filled), commission, breaches, illegal (illegal
-    actions received), max_drawdown (largest drop of equity at closes below its peak), peak (highest
-    equity at a close). terms: name -> float32[] sum of each weighted reward term. monitor: None
-    (static) unless `EnvParams.monitor`.
+        turns), wins (round turns with a net profit), sides (contract sides filled), commission,
+        breaches, illegal (illegal actions received), max_drawdown (largest drop of equity at closes
+        below its peak), peak (highest equity at a close).
+    terms: name -> float32[] sum of each weighted reward term.
+    monitor: None (static) unless `EnvParams.monitor`.
     """
 
     reward: Array
@@ -159,13 +162,13 @@ class EpisodeStats(struct.PyTreeNode):
 class TradeRecord(struct.PyTreeNode):
     """The trade record of this episode, which the task `advised` shows; int32[], money in mills.
 
-    balance: realised profit since the start of the episode. peak: its highest value at the end of a
-        bar, at least 0.
-    losses: length of the current run of closed trades without a win. recent: results of the last
-        ten closed trades as
-    bits, 1 for a win, the latest in bit 0. closed: number of trades in `recent`, at most ten.
+    balance: realised profit since the start of the episode.
+    peak: its highest value at the end of a bar, at least 0.
+    losses: length of the current run of closed trades without a win.
+    recent: results of the last ten closed trades as bits, 1 for a win, the latest in bit 0.
+    closed: number of trades in `recent`, at most ten.
     adverse, favourable: largest move against and in favour of the open position, in ticks from its
-    entry fill; 0 when flat.
+        entry fill; 0 when flat.
     """
 
     balance: Array
@@ -180,10 +183,10 @@ class TradeRecord(struct.PyTreeNode):
 class EnvState(struct.PyTreeNode):
     """The whole state of one environment between two bars.
 
-    row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session
-        set.
-    sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps of
-        the episode so far.
+    row: int32[] bar at whose close the next decision is taken.
+    slot: int32[] index into the session set.
+    sessions_left: int32[] sessions of this episode after the current one.
+    time: int32[] steps of the episode so far.
     seed: uint32[], episode: int32[]. Episode starts are `draw(seed, episode)`, so a reset is a
         table look-up.
     record: the task's own record (`Task.record`; a `TradeRecord` for `advised`). None (static) if
@@ -209,8 +212,8 @@ class Order(struct.PyTreeNode):
         closes, then opens.
     stop_ticks, target_ticks: distances of the bracket of a *new* position from the price without
         slippage; 0 for none.
-    move_stop: new stop level of the current position, or KEEP_STOP. trail: 1 on, 0 off, -1
-        unchanged.
+    move_stop: new stop level of the current position, or KEEP_STOP.
+    trail: 1 on, 0 off, -1 unchanged.
     """
 
     quantity: Array
@@ -224,12 +227,14 @@ class Event(struct.PyTreeNode):
     """Fills and marks of one bar; int32[], prices in ticks, quantities with the sign of the
     position.
 
-    order_exit_*: position closed by an order. entry_*: position opened. exit_*: position closed by
-        a stop, a target, a
-    liquidation or a forced exit. commission: mills, over all sides filled in this bar. favourable,
-    adverse: best and worst price at which the position was marked in this bar; the bar's open if
-    there was none. floor: drawdown floor after this bar (mills). breach: bool[], True if equity
-    reached a floor (drawdown or daily loss).
+    order_exit_*: position closed by an order.
+    entry_*: position opened.
+    exit_*: position closed by a stop, a target, a liquidation or a forced exit.
+    commission: mills, over all sides filled in this bar.
+    favourable, adverse: best and worst price at which the position was marked in this bar; the
+        bar's open if there was none.
+    floor: drawdown floor after this bar (mills).
+    breach: bool[], True if equity reached a floor (drawdown or daily loss).
     """
 
     order_exit_quantity: Array
@@ -251,8 +256,7 @@ class StepInfo(struct.PyTreeNode):
     reads.
 
     forced: bool[], True if a new episode starts after this step, with a forced entry. None (static)
-        if
-    without `EnvParams.forced_start`.
+        if without `EnvParams.forced_start`.
     """
 
     event: Any  # an `Event` or a `PortfolioEvent`
@@ -265,19 +269,22 @@ class StepInfo(struct.PyTreeNode):
 
 
 class ContractParams(struct.PyTreeNode):
-    """Traced figures of one contract; int32[] except tick_size.
+    """Traced parameters of one contract; int32[] except tick_size.
 
     tick_mills, tick_over: one tick of one contract is worth tick_mills / tick_over mills. A
-        tick_over of None means 1.
-    In a market that converts profits, tick_mills is absent until `rules.contract_at` sets both for a
-    bar.
-    commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of
-        a break-even stop
-    beyond the entry fill, ticks. tick_size: float32[] points.
+        tick_over of None means 1. In a market that converts profits, tick_mills is absent until
+        `rules.contract_at` sets both for a bar.
+    commission: mills per side and contract.
+    slippage: ticks.
+    min_stop: ticks.
+    be_ticks: distance of a break-even stop beyond the entry fill, ticks.
+    tick_size: float32[] points.
 
     In a set of symbols each leaf has a leading axis of symbols, and `rules.contract_at` picks that
-    of a bar. cap: the largest number of contracts of an entry. None (static) for one symbol, where
-    `AccountParams.max_contracts` is it.
+    of a bar.
+
+    cap: the largest number of contracts of an entry. None (static) for one symbol, where
+        `AccountParams.max_contracts` is it.
     """
 
     tick_mills: Array | None
@@ -293,14 +300,14 @@ class ContractParams(struct.PyTreeNode):
 class AccountParams(struct.PyTreeNode):
     """Traced rules of an account; mills, int32[] and bool[].
 
-    drawdown: distance from the high-water mark. daily_loss: distance from the equity at the start
-        of the session.
-    target: distance from the start balance. OFF switches a limit off. floor_cap: upper limit of the
-        drawdown floor
-    (OFF: none). min_days: trade dates with a fill that the target needs. risk_unit: float32[] mills
-    per unit of reward.
-    start_balance: float32[] mills, for reward terms that are shares of it. trailing: int32[]
-        `Trailing`.
+    drawdown: distance from the high-water mark.
+    daily_loss: distance from the equity at the start of the session.
+    target: distance from the start balance. OFF switches a limit off.
+    floor_cap: upper limit of the drawdown floor (OFF: none).
+    min_days: trade dates with a fill that the target needs.
+    risk_unit: float32[] mills per unit of reward.
+    start_balance: float32[] mills, for reward terms that are shares of it.
+    trailing: int32[] `Trailing`.
     """
 
     drawdown: Array
@@ -330,17 +337,16 @@ class EnvParams(struct.PyTreeNode):
     """The traced part of the environment: market, split, contract, account, brackets, weights.
 
     reward_weights: reward term -> float32[]. The names are static, so only these terms are
-        compiled; the weights are
-    traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an
-    episode, 0 for none.
+        compiled; the weights are traced.
+    episode_sessions: int32[] sessions per episode.
+    max_steps: int32[] step limit of an episode, 0 for none.
     forced_start: float32[] probability that a drawn episode starts in a position. None (static) in
-        evaluation, and in
-    training without this stage. advice: an advisor's advice on the bars. None (static) without an
-    advisor.
+        evaluation, and in training without this stage.
+    advice: an advisor's advice on the bars. None (static) without an advisor.
     symbol_weights: float32[M], the share of each symbol that the learner wants. None (static)
         without such shares.
-    impact: of a shared market, an `env.shared.ImpactParams`. None (static) if each agent has
-        a market of its own.
+    impact: of a shared market, an `env.shared.ImpactParams`. None (static) if each agent has a
+        market of its own.
     monitor: whether episodes count what the episode monitor shows (static).
     """
 
@@ -382,12 +388,13 @@ def _size(part: object, name: str) -> str:
 class ObservationRef(struct.PyTreeNode):
     """The form in which a rollout stores an observation.
 
-    row: int32[S] market row. legs: int32[S, 5] quantity, entry, stop, target, bars in position.
-        legal:
-    uint8[ceil(A / 8)], bits of the mask. account: the visible part of the task's record (an
-    `AccountSeen` for
-    `advised`), None (static) without a record. aux: the visible advice (`AdviceSeen`), None (static) without an
-    advisor. num_actions: A (static).
+    row: int32[S] market row.
+    legs: int32[S, 5] quantity, entry, stop, target, bars in position.
+    legal: uint8[ceil(A / 8)], bits of the mask.
+    account: the visible part of the task's record (an `AccountSeen` for `advised`), None (static)
+        without a record.
+    aux: the visible advice (`AdviceSeen`), None (static) without an advisor.
+    num_actions: A (static).
     """
 
     row: Array
@@ -403,7 +410,7 @@ class ObservationRef(struct.PyTreeNode):
         return jnp.stack([self.allows(i) for i in range(self.num_actions)], axis=-1)
 
     def allows(self, action: int) -> Array:
-        """bool[...]: whether one action is legal."""
+        """Return whether one action is legal (bool[...])."""
         return ((self.legal[..., action // 8] >> (action % 8)) & 1).astype(bool)
 
 
@@ -422,7 +429,9 @@ def bits_of(mask: Array) -> Array:
 
 @dataclass(frozen=True)
 class Slot:
-    """One entry of the observation vector. warm_up: bars of data before its first valid value.
+    """One entry of the observation vector.
+
+    warm_up: bars of data before its first valid value.
     minimum, maximum: bounds that no value passes.
     """
 

@@ -15,9 +15,13 @@ POINT = 10  # times as many accounts give the figures themselves
 
 
 class AccountDraws(NamedTuple):
-    """How accounts are drawn. horizon: sessions after which an account is out of time. draws: of
-    the days. accounts: for each of these draws; `POINT` times as many give the figures. seed: of
-    all draws."""
+    """How accounts are drawn.
+
+    horizon: sessions after which an account is out of time.
+    draws: of the days.
+    accounts: for each of these draws; `POINT` times as many give the metrics.
+    seed: of all draws.
+    """
 
     horizon: int = HORIZON
     draws: int = DRAWS
@@ -29,7 +33,7 @@ LEAST = AccountDraws(horizon=1, draws=100, accounts=50)
 
 
 def check_draws(draws: AccountDraws) -> None:
-    """Raises ConfigError (a number below `LEAST`, in which errors could not be told)."""
+    """Raise ConfigError for a number below `LEAST`, in which errors could not be estimated."""
     for name, value, least in zip(AccountDraws._fields[:3], draws, LEAST, strict=False):
         if value < least:
             raise ConfigError(f"{name} = {value} (--{name}): expected {least} or more")

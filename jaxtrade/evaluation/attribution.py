@@ -20,28 +20,32 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import Lane, run_lanes
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
 from jaxtrade.evaluation.evaluate import lanes_of
-from jaxtrade.evaluation.loaded import Given, GivenEnv
-from jaxtrade.evaluation.record import DecisionBars, Steps
+from jaxtrade.evaluation.loaded_policy import GivenEnv, GivenObservation
+from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps
+from jaxtrade.formatting import format_number, money
 from jaxtrade.networks.distributions import ILLEGAL
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.networks.torso import forget
-from jaxtrade.notation import money, shown
+from jaxtrade.rl.advice import make_fusion
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening import make_fusion
-from jaxtrade.text import aligned, several
+from jaxtrade.text import align, several
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
 
 def _cell(value: float | None, unit: str) -> str:
     if value is None or unit == "share":
-        return shown(value, "share", 2)
+        return format_number(value, "share", 2)
     return f"{value:+,.2f}"
 
 
 @dataclass(frozen=True)
 class SlotMethod:
-    """One method. unit: of its values, `share` or `dollars`. about: what it measures, a sentence.
-    values: one for each group; None where it cannot be given, and why."""
+    """One method.
+
+    unit: of its values, `share` or `dollars`.
+    about: what it measures, a sentence.
+    values: one for each group; None where it cannot be given, and why.
+    """
 
     name: str
     unit: str
@@ -52,8 +56,9 @@ class SlotMethod:
 
 @dataclass(frozen=True)
 class SlotAttribution:
-    """How much a policy depends on each group of slots. groups: names, and how many slots each
-    has.
+    """How much a policy depends on each group of slots.
+
+    groups: names, and how many slots each has.
     """
 
     groups: tuple[tuple[str, int], ...]
@@ -62,8 +67,9 @@ class SlotAttribution:
     title: str = "attribution"
 
     def table(self) -> str:
-        """The attribution as text: a row for each group, in the order of the observation, and a column
-        for each method.
+        """Format the attribution as text.
+
+        A row for each group, in the order of the observation, and a column for each method.
         """
         cells = [
             [
@@ -87,13 +93,13 @@ class SlotAttribution:
             f"{each.name}: n/a: {each.why}" if each.why else f"{each.name}: {each.about}"
             for each in self.methods
         ]
-        return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in [*notes, *self.notes])])
+        return "\n".join([*align(cells), *(f"NOTE: {note}" for note in [*notes, *self.notes])])
 
     def to_json(self) -> dict[str, Any]:
-        """The attribution as JSON values: for each method its parts, with `why` where there is no
-        value.
-        """
+        """Return the attribution as JSON values.
 
+        Each method has its parts, with `why` where there is no value.
+        """
         methods = [
             {
                 "name": each.name,
@@ -113,8 +119,9 @@ class SlotAttribution:
 
 
 class SlotGroup(NamedTuple):
-    """Slots with one name before their bracket, such as `close[t-30]` .. `close[t-1]`. slots:
-    int64[n] their places.
+    """Slots with one name before their bracket, such as `close[t-30]` .. `close[t-1]`.
+
+    slots: int64[n] their places.
     """
 
     name: str
@@ -122,8 +129,9 @@ class SlotGroup(NamedTuple):
 
 
 def slot_groups(names: Sequence[str]) -> list[SlotGroup]:
-    """The groups of an observation, in the order of their first slots. names: of all slots
-    (`ObservationSpec.names`).
+    """Group the slots of an observation, in the order of the groups' first slots.
+
+    names: of all slots (`ObservationSpec.names`).
     """
     heads = [name.partition("[")[0] for name in names]
     return [
@@ -139,8 +147,9 @@ Choose = Callable[[np.ndarray], np.ndarray]  # observations float32[B, D] -> act
 
 
 def margin(logits: Array, mask: Array) -> Array:
-    """float32[]: the largest legal logit less the second largest; 0 where a single action is
-    legal.
+    """Return the largest legal logit less the second largest (float32[]).
+
+    It is 0 where a single action is legal.
     """
     two, _ = jax.lax.top_k(jnp.where(mask, logits, ILLEGAL), 2)
     return jnp.where(mask.sum() >= 2, two[0] - two[1], 0.0)
@@ -149,14 +158,17 @@ def margin(logits: Array, mask: Array) -> Array:
 def gradient_sizes(
     logits: Logits, observations: Array, others: PyTree, deviation: np.ndarray
 ) -> np.ndarray:
-    """float64[D]: the mean over decisions of |d margin / d slot| times the slot's standard
-    deviation.
+    """Return the mean over decisions of |d margin / d slot| times the slot's deviation.
 
     It is the change of the margin, to first order, when the slot moves by its standard deviation.
 
     Args:
-        observations: float32[B, D], raw. others: [B, ...], what else each decision is made on.
-        deviation: float64[D], in the units of the slots.
+        observations: float32[B, D], raw.
+        others: [B, ...], what else each decision is made on.
+        deviation: float64[D], standard deviations in the units of the slots.
+
+    Returns:
+        float64[D].
     """
     slopes = jax.jit(
         jax.vmap(jax.grad(lambda observation, other: margin(*logits(observation, other))))
@@ -165,13 +177,16 @@ def gradient_sizes(
 
 
 def gradient_shares(sizes: np.ndarray, groups: Sequence[SlotGroup]) -> list[float] | None:
-    """The share of each group in the sum of `sizes` over all slots. None if all of them are 0."""
+    """Return the share of each group in the sum of `sizes` over all slots; None if all are 0."""
     total = sizes.sum()
     return [float(sizes[group.slots].sum() / total) for group in groups] if total > 0.0 else None
 
 
 def permuted_within(strata: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """int64[B]: a random order of rows that keeps every row in its stratum. strata: int[B]."""
+    """Draw a random order of rows that keeps every row in its stratum (int64[B]).
+
+    strata: int[B].
+    """
     rows = np.argsort(strata, kind="stable")
     order = np.empty_like(rows)
     order[rows] = np.lexsort((rng.random(len(strata)), strata))
@@ -186,15 +201,15 @@ def changed_shares(
     seed: int,
     repeats: int,
 ) -> list[float]:
-    """The share of decisions whose action changes when a group's values come from another decision
-    of its stratum.
+    """Return the share of decisions whose action changes when a group's values are permuted.
 
-    The slots of a group are moved together, all others stay. Breiman (2001), "Random forests",
-    permutes over all rows; here only within a stratum, because the time of day alone tells much
-    about a bar.
+    The values come from another decision of the same stratum. The slots of a group are moved
+    together, all others stay. Breiman (2001), "Random forests", permutes over all rows; here only
+    within a stratum, because the time of day alone says much about a bar.
 
     Args:
-        observations: float32[B, D], raw. strata: int[B].
+        observations: float32[B, D], raw.
+        strata: int[B].
         repeats: permutations over which the share is the mean. They are the same for every group.
     """
     before = choose(observations)
@@ -216,17 +231,18 @@ def changed_shares(
 TOGETHER = 8  # evaluations per program; a record of years takes tens of MB for each
 
 
-def given(ref: Any, observation: Array) -> Given:
-    """The decision of a reference on another observation. Both may have leading axes."""
-    return Given(observation, ref.mask, ref.legs, ref.aux)
+def decide_on(ref: Any, observation: Array) -> GivenObservation:
+    """Decide as a reference would on another observation. Both may have leading axes."""
+    return GivenObservation(observation, ref.mask, ref.legs, ref.aux)
 
 
 @dataclass(frozen=True)
 class AblatedAct:
-    """A greedy `Act` on an observation with fixed slots. Carry: (policy, its memory, bool[D] slots,
-    float32[D] values).
+    """A greedy `Act` on an observation with fixed slots.
 
-    algorithm_act: `Learner.act` on `Given` references.
+    Carry: (policy, its memory, bool[D] slots, float32[D] values).
+
+    algorithm_act: `Learner.act` on `GivenObservation` references.
     """
 
     env: TradingEnv
@@ -237,7 +253,7 @@ class AblatedAct:
     ) -> tuple[PyTree, Order, Array]:
         del key
         policy, memory, fixed, values = carry
-        seen = given(ref, jnp.where(fixed, values, self.env.observe(ref, params)))
+        seen = decide_on(ref, jnp.where(fixed, values, self.env.observe(ref, params)))
         memory, action, _ = self.algorithm_act(policy, memory, seen, None, None, False)
         order = self.env.decode(jnp.where(ref.mask[action], action, HOLD), state, params)
         return (policy, memory, fixed, values), order, action
@@ -257,11 +273,13 @@ def ablated_profits(
     groups: Sequence[SlotGroup],
     values: np.ndarray,
 ) -> np.ndarray:
-    """float64[1 + groups] dollars: net profit of the strategy pass, with every slot and then
-    without each group.
+    """Return the net profit of the strategy pass with every slot, then without each group.
 
-    algorithm: acts on `Given` references. values: float32[D], what the slots of a missing group
-        hold.
+    float64[1 + groups], dollars.
+
+    Args:
+        algorithm: acts on `GivenObservation` references.
+        values: float32[D], what the slots of a missing group hold.
     """
     fixed = np.zeros((1 + len(groups), len(values)), bool)
     for row, group in zip(fixed[1:], groups, strict=True):
@@ -302,8 +320,12 @@ ABOUT = {
 
 
 class _Decisions(NamedTuple):
-    """B decisions with at least two legal actions. observations: float32[B, D] raw. others: `Given`
-    [B] without the observation. strata: int64[B] half hour of the day."""
+    """B decisions with at least two legal actions.
+
+    observations: float32[B, D] raw.
+    others: `GivenObservation` [B] without the observation.
+    strata: int64[B] half hour of the day.
+    """
 
     observations: np.ndarray
     others: PyTree
@@ -317,14 +339,12 @@ def attribute(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
 ) -> SlotAttribution:
-    """Attribute the greedy policy among `agents` on the decision bars of `sessions`. Arguments as
-    `evaluate`.
+    """Attribute the greedy policy among `agents` on the decision bars of `sessions`.
 
-    Deterministic: what is drawn depends on `config.seed` alone. Raises ConfigError if no agent is a
-        greedy policy, and
-    as `evaluate`.
+    Arguments as `evaluate`. Deterministic: what is drawn depends on `config.seed` alone. Raises
+    ConfigError if no agent is a greedy policy, and as `evaluate`.
     """
     found = [each for each in agents if isinstance(each.act, PolicyAct) and not each.act.explore]
     if not found:
@@ -369,9 +389,7 @@ def attribute(
 def _choices(
     env: TradingEnv, params: EnvParams, record: Any, market: Market, seed: int
 ) -> tuple[_Decisions, list[str]]:
-    """The decisions of a record with at least two legal actions, at most MOST of them, and which
-    they are.
-    """
+    """Choose at most MOST decisions of a record with two legal actions or more, and say which."""
     found = np.flatnonzero(np.asarray(record.mask).sum(axis=-1) >= 2)
     used = (
         found
@@ -390,7 +408,7 @@ def _choices(
     )
     seconds = local_seconds(np.asarray(market.bars.time)[record.row[used]], market.contract.zone)
     return (
-        _Decisions(observations, given(refs, None), seconds % DAY // HALF_HOUR),  # type: ignore[arg-type]
+        _Decisions(observations, decide_on(refs, None), seconds % DAY // HALF_HOUR),  # type: ignore[arg-type]
         [f"gradient, permutation: {choices}"],
     )
 
@@ -398,7 +416,7 @@ def _choices(
 def _moments(
     policy: PyTree, config: RunConfig, observations: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """(mean float32[D], standard deviation float64[D], whose they are) of the slots."""
+    """Return the mean (float32[D]) and deviation (float64[D]) of the slots, and whose they are."""
     stats = getattr(policy, "normaliser", None)
     if config.network.normalise_observations and isinstance(stats, RunningStats):
         return (
@@ -426,7 +444,7 @@ def _at_decisions(
     deviation: np.ndarray,
     seed: int,
 ) -> tuple[SlotMethod, SlotMethod]:
-    """Gradient and permutation."""
+    """Attribute the chosen decisions by gradient and by permutation."""
     why = no_slope = _refusal(algorithm, policy, chosen)
     slopes = shares = [None] * len(groups)
     if not why:
@@ -458,13 +476,13 @@ def _at_decisions(
 
 
 def _decision(algorithm: Learner, policy: PyTree, observation: Any, other: PyTree) -> Any:
-    """(carry, action, extras) of one greedy decision."""
+    """Make one greedy decision on another observation. Returns (carry, action, extras)."""
     seen = other._replace(observation=observation)
     return algorithm.act(policy, algorithm.carry, seen, None, None, False)
 
 
 def _refusal(algorithm: Learner, policy: PyTree, chosen: _Decisions) -> str | None:
-    """Why gradient and permutation cannot be given; None if they can."""
+    """Say why gradient and permutation cannot be given; None if they can."""
     if jax.tree.leaves(algorithm.carry):
         return "the policy has a memory, so its action depends on earlier bars too"
     if not len(chosen.observations):

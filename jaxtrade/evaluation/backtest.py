@@ -1,23 +1,25 @@
 """The only evaluator. It steps every decision bar of a session set in time order, with the
 `transition` of training.
 
-There are two passes, and every figure says from which one it comes. ACCOUNT: the account rules are
-on. After a bust, a failed daily loss or a target, entries are locked and the rest of the session is
-stepped flat. A new account opens at the next session. STRATEGY: the same agent with drawdown, daily
-loss and target off. Return, Sharpe ratio, drawdown and trades come from this pass.
+There are two passes, and every metric says from which one it comes.
+
+ACCOUNT: the account rules are on. After a bust, a failed daily loss or a target, entries are locked
+and the rest of the session is stepped flat. A new account opens at the next session.
+
+STRATEGY: the same agent with drawdown, daily loss and target off. Return, Sharpe ratio, drawdown
+and trades come from this pass.
 
 A policy's memory is reset where an episode would start in training: with each new account, and
-every
-`episode.sessions` sessions. The trade record that the task `advised` shows is reset there too.
+every `episode.sessions` sessions. The trade record that the task `advised` shows is reset there too.
 
 Nothing of the strategy pass lasts longer than an episode, so its episodes are stepped side by side.
-The account pass steps one session after the other, or side by side too if it is told with which
-account each session starts (`run_passes`). Both step all agents at once, and each agent has the bits
-that it has alone.
+The account pass steps one session after the other, or side by side too if it is given the account
+with which each session starts (`run_passes`). Both step all agents at once, and the results of each
+agent are bit-identical to those that it has alone.
 
 On a CPU, episodes side by side are cut into as many parts as there are cores. All parts run one
-program, each in a thread of its own, because XLA gains little from several cores in so narrow a
-program.
+program, each in a thread of its own, because XLA gains little from several cores in so narrow
+a program.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from jaxtrade.evaluation.record import (
     DecisionBars,
     Pass,
     Record,
-    checked,
+    check_record,
     without_rules,
 )
 from jaxtrade.evaluation.side_by_side import (
     WIDTH,
+    AccountStart,
+    BatchShape,
     Edges,
     Inputs,
-    Shape,
-    Start,
     inputs_of,
     shapes_of,
     step_all,
@@ -65,7 +67,7 @@ R = TypeVar("R")
 
 
 def cores() -> int:
-    """The cores that XLA uses: NPROC, if it is set, or those that this process may use."""
+    """Return the number of cores that XLA uses: NPROC, if set, or those open to this process."""
     given = os.environ.get("NPROC", "")
     usable = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -74,11 +76,10 @@ def cores() -> int:
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`function` of every item, in their order. Raises what the function raises for the first item
-    that it fails for.
+    """Call `function` on every item in threads, and return the results in the order of the items.
 
-    Settings of JAX that hold in the caller's thread alone (`with jax.debug_nans(True)`) do not
-    reach the threads.
+    Raises what the function raises for the first item that it fails for. Settings of JAX that hold
+    in the caller's thread alone (`with jax.debug_nans(True)`) do not reach the threads.
     """
     every = list(items)
     if (threads := min(cores(), len(every))) <= 1:
@@ -91,9 +92,9 @@ class Lane(NamedTuple):
     """One agent to evaluate.
 
     params: its `sessions` must be the set from which `decisions` were made. The step limit is
-        ignored. The length of an
-    episode only determines when a policy's memory is reset. key: typed key. Each bar draws from
-    `fold_in(key, row)`, so both passes and repeated calls draw the same.
+        ignored. The length of an episode only determines when a policy's memory is reset.
+    key: typed key. Each bar draws from `fold_in(key, row)`, so both passes and repeated calls draw
+        the same.
     """
 
     agent: Agent
@@ -102,22 +103,22 @@ class Lane(NamedTuple):
     key: Array
 
 
-class Plan(NamedTuple):
+class LanePlan(NamedTuple):
     """Lanes in one pass, ready to run.
 
-    parts: the arguments of one program, for each part of the episodes. order: the lanes' places,
-        group by group.
+    parts: the arguments of one program, for each part of the episodes.
+    order: the lanes' places, group by group.
     episodes: of each lane, the first session of each episode that is stepped by itself.
     """
 
-    shape: Shape
+    shape: BatchShape
     parts: list[Inputs]
     order: list[list[int]]
     episodes: list[np.ndarray]
     renew: list[bool]
 
     def at(self, place: int) -> tuple[int, int]:
-        """(group, number in it) of a lane."""
+        """Return the group of a lane, and its number in the group."""
         return next(
             (group, places.index(place))
             for group, places in enumerate(self.order)
@@ -133,8 +134,9 @@ def backtest(
     which: Pass,
     key: Array,
 ) -> Record:
-    """Run one pass of one agent over all decision bars. Arguments and errors as `Lane` and
-    `run_lanes`.
+    """Run one pass of one agent over all decision bars.
+
+    Arguments and errors as `Lane` and `run_lanes`.
     """
     return run_lanes(env, [Lane(agent, params, decisions, key)], which)[0]
 
@@ -146,10 +148,10 @@ def run_lanes(
     rewarded: bool = False,
     programs: Programs | None = None,
 ) -> list[Record]:
-    """Run one pass of every lane over all its decision bars, as one program. The leaves of a record
-    are NumPy arrays.
+    """Run one pass of every lane over all its decision bars, as one program.
 
-    A record has the same bits whatever other lanes there are.
+    The leaves of a record are NumPy arrays. A record is bit-identical whatever other lanes
+    there are.
 
     Args:
         lanes: agents on one market. They may differ in everything else: session sets, account,
@@ -157,6 +159,7 @@ def run_lanes(
         which: "account" or "strategy".
         rewarded: also record rewards, by `params.reward_weights`.
         programs: holds the program if `begin_lanes` was called for it. Else it is compiled here.
+
     Raises:
         ValueError: the lanes have different markets, or there is none.
         ConfigError: equity came near the int32 limit of mills.
@@ -172,19 +175,20 @@ def run_sessions(
     env: TradingEnv,
     lanes: Sequence[Lane],
     which: Pass,
-    starts: Sequence[Start],
+    starts: Sequence[AccountStart],
     rewarded: bool = False,
     programs: Programs | None = None,
 ) -> list[Record | None]:
     """Run one pass with all sessions of every lane side by side, each from a given account.
 
     The accounts are claims. The end of every session is compared with the start of the next one,
-    and where they differ the lane has no record: None. A record has the bits of `run_lanes`.
+    and where they differ the lane has no record: None. A record is bit-identical to that
+    of `run_lanes`.
 
     Args:
         lanes: their episodes are single sessions, so that no policy remembers the session before.
-        starts: of each lane, leaves int[n], the account at the start of each of its n sessions
-            (`Start`).
+        starts: of each lane, leaves int[n], the account at the start of each of its n
+            sessions (`AccountStart`).
     Raises as `run_lanes`, and ValueError if episodes have several sessions.
     """
     made = plan_of(env, lanes, which, rewarded, starts)
@@ -210,11 +214,13 @@ def run_sessions(
 _RUN: set[Hashable] = set()  # programs of this process that have been compiled by a call
 
 
-def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], list[list[Edges]]]:
-    """Of each part, for each group the record, leaves [length, count, lanes, ...], and the edges,
-    if there are any.
+def _run(made: LanePlan, programs: Programs | None) -> tuple[list[list[Record]], list[list[Edges]]]:
+    """Run every part of a plan.
+
+    Returns, of each part, for each group the record, leaves [length, count, lanes, ...], and the
+    edges, if there are any.
     """
-    begun = programs and programs.begun(step_all, (made.parts[0],), (made.shape,))
+    begun = programs and programs.find(step_all, (made.parts[0],), (made.shape,))
     program = begun.wait() if begun else functools.partial(step_all, made.shape)
 
     def run(inputs: Inputs) -> tuple[list[Record], list[Edges] | None]:
@@ -229,12 +235,12 @@ def _run(made: Plan, programs: Programs | None) -> tuple[list[list[Record]], lis
 
 
 def _record(
-    made: Plan, lanes: Sequence[Lane], found: Sequence[Sequence[Record]], place: int
+    made: LanePlan, lanes: Sequence[Lane], found: Sequence[Sequence[Record]], place: int
 ) -> Record:
     group, k = made.at(place)
     decisions = lanes[place].decisions
     record = _in_time_order([part[group] for part in found], k, decisions, made.episodes[place])
-    return checked(record, lanes[place].agent.name, decisions, made.renew[place])
+    return check_record(record, lanes[place].agent.name, decisions, made.renew[place])
 
 
 def begin_lanes(
@@ -243,14 +249,14 @@ def begin_lanes(
     lanes: Sequence[Lane],
     which: Pass,
     rewarded: bool = False,
-    starts: Sequence[Start] | None = None,
+    starts: Sequence[AccountStart] | None = None,
 ) -> None:
     """Begin to compile the program of `run_lanes`, or, with starts, of `run_sessions`.
 
     lanes: a carry may be abstract (`jax.ShapeDtypeStruct`).
     """
     made = plan_of(env, lanes, which, rewarded, starts)
-    if not programs.begun(step_all, (made.parts[0],), (made.shape,)):
+    if not programs.find(step_all, (made.parts[0],), (made.shape,)):
         names = ", ".join(lane.agent.name for lane in lanes)
         name = f"{which} pass of {names}, {made.shape.length} bars" + (
             ", with rewards" if rewarded else ""
@@ -263,10 +269,11 @@ def plan_of(
     lanes: Sequence[Lane],
     which: Pass,
     rewarded: bool = False,
-    starts: Sequence[Start] | None = None,
-) -> Plan:
-    """The program of a pass and its arguments. As `run_lanes` and `run_sessions`; carries may be
-    abstract.
+    starts: Sequence[AccountStart] | None = None,
+) -> LanePlan:
+    """Plan the program of a pass and its arguments.
+
+    As `run_lanes` and `run_sessions`; carries may be abstract.
     """
     if not lanes:
         raise ValueError("no agent to evaluate")
@@ -281,14 +288,14 @@ def plan_of(
         account = lane.params.account
         rules = account if which == "account" else without_rules(account)
         params.append(lane.params.replace(account=rules, max_steps=np.int32(0), monitor=False))
-    renew = [renews(each) for each in params]
+    renew = [counts_money_per_session(each) for each in params]
     apart = which == "strategy" or bool(starts)
-    episodes, counts, lengths = zip(*(_extent(lane, apart) for lane in lanes), strict=True)
+    episodes, counts, lengths = zip(*(_find_extent(lane, apart) for lane in lanes), strict=True)
     most = [max(counts[place] for place in places) for places in order]
     parts = _part_count(most)
 
-    def filled(columns: Sequence[Any]) -> list[list[np.ndarray]]:
-        """For each part and group int32[count, lanes], filled up by copies of the last episode."""
+    def fill(columns: Sequence[Any]) -> list[list[np.ndarray]]:
+        """Fill each part and group up by copies of the last episode (int32[count, lanes])."""
         whole = [
             np.stack(
                 [
@@ -309,10 +316,10 @@ def plan_of(
 
     begins: list[Any] = [None] * parts
     if starts:
-        columns = zip(*(filled(column) for column in zip(*starts, strict=True)), strict=True)
-        begins = [[Start(*each) for each in zip(*part, strict=True)] for part in columns]
+        columns = zip(*(fill(column) for column in zip(*starts, strict=True)), strict=True)
+        begins = [[AccountStart(*each) for each in zip(*part, strict=True)] for part in columns]
     flat = [place for places in order for place in places]
-    slots = filled(episodes)
+    slots = fill(episodes)
     shape, inputs = inputs_of(
         env,
         [[lanes[place].agent for place in places] for places in order],
@@ -328,14 +335,16 @@ def plan_of(
         inputs._replace(slots=tuple(part), starts=start and tuple(start))
         for part, start in zip(slots[1:], begins[1:], strict=True)
     ]
-    return Plan(shape, [inputs, *others], order, list(episodes), renew)
+    return LanePlan(shape, [inputs, *others], order, list(episodes), renew)
 
 
 def _part_count(episodes: Sequence[int]) -> int:
-    """The number of parts into which episodes side by side are cut. episodes: of each group.
+    """Return the number of parts into which episodes side by side are cut.
 
-    A part is at least one block of a policy (`side_by_side`). An accelerator steps all episodes at
-    once.
+    A part is at least one block of a policy (`side_by_side`). An accelerator steps all episodes
+    at once.
+
+    episodes: of each group.
     """
     if jax.default_backend() != "cpu":
         return 1
@@ -343,14 +352,15 @@ def _part_count(episodes: Sequence[int]) -> int:
 
 
 def _kind(agent: Agent) -> Any:
-    """What agents of one group have in common: functions, and structure and shapes of the carry."""
+    """Return what agents of one group share: functions, and structure and shapes of the carry."""
     return agent.act, agent.forget, shapes_of(agent.carry)
 
 
-def _extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
-    """(int[E], the sessions of the set at which a lane of the program begins; the number of lanes
-    that step the episodes of an agent; the number of bars that they need). apart: whether episodes
-    are stepped side by side."""
+def _find_extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
+    """Return where lanes begin, how many step an agent's episodes, and how many bars they need.
+
+    Lanes begin at sessions of the set (int[E]). apart: whether episodes are stepped side by side.
+    """
     decisions, each = lane.decisions, int(lane.params.episode_sessions)
     if not apart:
         return np.zeros(1, np.int64), 1, decisions.length
@@ -359,11 +369,13 @@ def _extent(lane: Lane, apart: bool) -> tuple[np.ndarray, int, int]:
     return np.arange(0, len(decisions.ids), each), count, sessions * decisions.longest
 
 
-def renews(params: EnvParams) -> bool:
-    """Whether the device counts money per session. params: of a pass.
+def counts_money_per_session(params: EnvParams) -> bool:
+    """Return whether the device counts money per session.
 
     If no rule looks back beyond the session, each session starts from 0 on device, and the host
     adds the sessions up in int64. Years of trading then fit int32.
+
+    params: of a pass.
     """
     return bool(
         np.asarray(params.account.drawdown) >= OFF and np.asarray(params.account.target) >= OFF
@@ -373,11 +385,14 @@ def renews(params: EnvParams) -> bool:
 def _in_time_order(
     parts: Sequence[Record], k: int, decisions: DecisionBars, episodes: np.ndarray
 ) -> Record:
-    """The decision bars of an agent in time order, without what the program stepped beyond them.
+    """Put the decision bars of an agent in time order, without those stepped beyond them.
 
-    parts: leaves [length, count, lanes, ...]. k: number of the agent in its group. episodes:
-        int[E], the session at
-    which each episode begins. No bar depends on a later one.
+    No bar depends on a later one.
+
+    Args:
+        parts: leaves [length, count, lanes, ...].
+        k: number of the agent in its group.
+        episodes: int[E], the session at which each episode begins.
     """
     if len(episodes) == 1:
         return jax.tree.map(lambda x: x[: len(decisions.rows), k, 0], parts[0])
@@ -389,7 +404,7 @@ def _in_time_order(
     ends = [*first[lanes::lanes], len(place)]  # of the bars of each part
     cuts = list(pairwise([0, *ends]))
 
-    def ordered(*leaves: np.ndarray) -> np.ndarray:
+    def sort(*leaves: np.ndarray) -> np.ndarray:
         found = np.empty((len(place), *leaves[0].shape[3:]), leaves[0].dtype)
         for leaf, (a, b) in zip(leaves, cuts, strict=False):  # the last parts may hold copies only
             np.take(
@@ -397,7 +412,7 @@ def _in_time_order(
             )
         return found
 
-    return jax.tree.map(ordered, *parts)
+    return jax.tree.map(sort, *parts)
 
 
 # Both passes of an evaluation, with all sessions side by side where that can be done.
@@ -420,8 +435,9 @@ def run_passes(
     programs: Programs | None = None,
     begun: Callable[[str], None] = lambda which: None,
 ) -> dict[Pass, list[Record]]:
-    """The records of both passes of every lane. begun: called before each pass, with its name. Else
-    as `run_lanes`.
+    """Record both passes of every lane.
+
+    begun: called before each pass, with its name. Else as `run_lanes`.
     """
     begun("strategy pass")
     if not (new := _starts(lanes)):
@@ -446,8 +462,9 @@ def run_passes(
 def run_account(
     env: TradingEnv, lanes: Sequence[Lane], rewarded: bool, programs: Programs | None
 ) -> list[Record]:
-    """The account pass alone. The strategy pass runs too where sessions can then be side by side,
-    which is faster.
+    """Run the account pass alone.
+
+    The strategy pass runs too where sessions can then be side by side, which is faster.
     """
     if not _starts(lanes):
         return run_lanes(env, lanes, "account", rewarded, programs)
@@ -463,23 +480,24 @@ def begin_passes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane]) -> 
 def begin_account(
     programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool
 ) -> None:
-    """Begin to compile the program of `run_account`: with sessions side by side, one for both
-    passes.
+    """Begin to compile the program of `run_account`.
+
+    With sessions side by side, one program serves both passes.
     """
     begin_lanes(programs, env, lanes, "account", rewarded, _starts(lanes))
 
 
-def _starts(lanes: Sequence[Lane]) -> list[Start] | None:
-    """New accounts at all sessions of each lane; None where these cannot be side by side."""
+def _starts(lanes: Sequence[Lane]) -> list[AccountStart] | None:
+    """Open new accounts at all sessions of each lane; None where these cannot be side by side."""
     apart = max(lane.decisions.num_sessions for lane in lanes) >= ENOUGH and all(
         int(lane.params.episode_sessions) == 1 for lane in lanes
     )
-    return [_new(lane) for lane in lanes] if apart else None
+    return [_make_accounts(lane) for lane in lanes] if apart else None
 
 
-def _new(lane: Lane) -> Start:
-    """A new account at every session."""
-    return Start(*np.zeros((4, len(lane.decisions.ids)), np.int64))
+def _make_accounts(lane: Lane) -> AccountStart:
+    """Open a new account at every session."""
+    return AccountStart(*np.zeros((4, len(lane.decisions.ids)), np.int64))
 
 
 def _complete(records: Sequence[Record | None]) -> list[Record]:
@@ -487,58 +505,66 @@ def _complete(records: Sequence[Record | None]) -> list[Record]:
     return [record for record in records if record]
 
 
-def account_starts(env: TradingEnv, lane: Lane, strategy: Record) -> Start:
-    """The account at the start of each of n sessions in the account pass, leaves int64[n], from the
-    strategy pass.
+def account_starts(env: TradingEnv, lane: Lane, strategy: Record) -> AccountStart:
+    """Find the account at the start of each session of the account pass, from the strategy pass.
 
-    It is right for an agent that does not see its account. Accounts that end soon are found at once
-    for all sessions at which one might open. Any other is followed over more and more sessions,
-    until a rule ends it.
+    Leaves int64[n]. It is right for an agent that does not see its account. Accounts that end soon
+    are found at once for all sessions at which one might open. Any other is followed over more and
+    more sessions, until a rule ends it.
     """
     paths = session_paths(strategy, lane.decisions, lane.params, env.config)
     challenge, count = Challenge(paths, lane.params.account), len(lane.decisions.ids)
-    soon, lasts = _soon(challenge, count)
-    starts, first, number = _new(lane), 0, 0
+    soon, lasts = _play_first_sessions(challenge, count)
+    starts, first, number = _make_accounts(lane), 0, 0
     while first < count:
         if lasts[first]:
             stop = first + int(lasts[first])
             accounts = Accounts(*(column[first] for column in soon))
         else:
-            accounts, stop = _followed(challenge, first, count)
+            accounts, stop = _follow_account(challenge, first, count)
         for column, found in zip(starts, accounts, strict=False):
             column[first:stop] = found[: stop - first]
         starts.number[first:stop] = number
         first, number = stop, number + 1
-    return _new(lane)._replace(number=starts.number) if renews(lane.params) else starts
+    return (
+        _make_accounts(lane)._replace(number=starts.number)
+        if counts_money_per_session(lane.params)
+        else starts
+    )
 
 
-def _ended(challenge: Challenge, accounts: Accounts, sessions: np.ndarray) -> np.ndarray:
-    """bool[...]: whether a rule ends the account in its session. sessions: int64[...], as the
-    leaves of the accounts.
+def _find_ended(challenge: Challenge, accounts: Accounts, sessions: np.ndarray) -> np.ndarray:
+    """Return whether a rule ends the account in its session (bool[...]).
+
+    sessions: int64[...], as the leaves of the accounts.
     """
     flat = Accounts(*(column.reshape(-1) for column in accounts))
     return challenge.play(flat, sessions.reshape(-1)).end.reshape(sessions.shape) != EndReason.NONE
 
 
-def _soon(challenge: Challenge, count: int) -> tuple[Accounts, np.ndarray]:
-    """For each of n sessions the account that opens there: at the start of its first sessions,
-    leaves int64[n, AHEAD], and how many sessions it lasts, int64[n]; 0 if it goes on."""
+def _play_first_sessions(challenge: Challenge, count: int) -> tuple[Accounts, np.ndarray]:
+    """Play the account that opens at each of n sessions over its first sessions.
+
+    Returns the accounts at the start of these sessions, leaves int64[n, AHEAD], and how many
+    sessions each lasts, int64[n]; 0 if it goes on.
+    """
     sessions = np.arange(count)[:, None] + np.arange(AHEAD)
     inside = np.minimum(sessions, count - 1)
     accounts = challenge.in_a_row(inside)
-    ended = _ended(challenge, accounts, inside) & (sessions < count)
+    ended = _find_ended(challenge, accounts, inside) & (sessions < count)
     return accounts, np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
 
 
-def _followed(challenge: Challenge, first: int, count: int) -> tuple[Accounts, int]:
-    """The account that opens at a session, at the start of its sessions, and the session after its
-    last one.
+def _follow_account(challenge: Challenge, first: int, count: int) -> tuple[Accounts, int]:
+    """Follow the account that opens at a session to its end.
+
+    Returns it at the start of its sessions, and the session after its last one.
     """
     ahead = 4 * AHEAD
     while True:
         sessions = np.arange(first, min(first + ahead, count))
         accounts = challenge.in_a_row(sessions)
-        ended = np.flatnonzero(_ended(challenge, accounts, sessions))
+        ended = np.flatnonzero(_find_ended(challenge, accounts, sessions))
         if len(ended):
             return accounts, first + int(ended[0]) + 1
         if sessions[-1] == count - 1:

@@ -28,13 +28,13 @@ class Act(Protocol):
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
-        """-> (carry, order, action).
+        """Decide: return (carry, order, action).
 
-        carry: memory or knowledge of the agent, with constant shapes. ref: observation reference of
-            `state`. A policy
-        may read nothing else, so that it sees exactly what it saw in training. key: typed key, one
-        per market bar, the same in both passes. action: int32[] id of the chosen action, or
-        NO_ACTION.
+        carry: memory or knowledge of the agent, with constant shapes.
+        ref: observation reference of `state`. A policy may read nothing else, so that it sees
+            exactly what it saw in training.
+        key: typed key, one per market bar, the same in both passes.
+        action: int32[] id of the chosen action, or NO_ACTION.
         """
         ...
 
@@ -43,36 +43,38 @@ class Forget(Protocol):
     """Resets the memory of an agent at the start of an episode. Pure and hashable, as `Act`."""
 
     def __call__(self, carry: PyTree, first: Array) -> PyTree:
-        """Return the carry for this bar; called at every bar. first: bool[], True if an episode
-        starts at this bar.
+        """Return the carry for this bar; called at every bar.
+
+        first: bool[], True if an episode starts at this bar.
         """
         ...
 
 
-def keep(carry: PyTree, first: Array) -> PyTree:
+def keep_carry(carry: PyTree, first: Array) -> PyTree:
     """Return the carry unchanged. For agents whose carry is fixed knowledge, not memory."""
     del first
     return carry
 
 
 class Agent(NamedTuple):
-    """A named agent. `carry` is its initial carry. It is traced, so new weights do not compile a
-    new program.
+    """A named agent.
+
+    `carry` is its initial carry. It is traced, so new weights do not compile a new program.
     """
 
     name: str
     act: Act
     carry: PyTree
     about: str  # one-line description for reports
-    forget: Forget = keep
+    forget: Forget = keep_carry
 
 
 @dataclass(frozen=True)
 class PolicyAct:
     """`Learner.act`, then the decoder of the task. Carry: (policy, its memory).
 
-    `act` samples from the same masked distribution as in training. An illegal action is executed as HOLD and counted,
-    as in `TradingEnv.step`.
+    `act` samples from the same masked distribution as in training. An illegal action is executed as
+    HOLD and counted, as in `TradingEnv.step`.
     """
 
     env: TradingEnv
@@ -97,31 +99,37 @@ def forget_episode(carry: PyTree, first: Array) -> PyTree:
 def _policy_agent(
     name: str, algorithm: Learner, policy: PyTree, env: TradingEnv, about: str, of_q: str
 ) -> Agent:
-    """An agent that acts by a policy: its best action as `greedy`, else one that it draws. of_q:
-    what is said of a policy that explores by an epsilon, a Q-policy."""
+    """Make an agent that acts by a policy: its best action as `greedy`, else one that it draws.
+
+    of_q: describes a policy that explores by an epsilon, a Q-policy.
+    """
     act = PolicyAct(env, algorithm.act, name != "greedy")
     said = about if getattr(policy, "epsilon", None) is None else of_q
     return Agent(name, act, (policy, algorithm.carry), said, forget_episode)
 
 
 def greedy(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
-    """An agent that takes the policy's best legal action at every bar: the most probable one, or
-    that of largest Q.
+    """Make an agent that takes the policy's best legal action at every bar.
+
+    It is the most probable one, or that of largest Q.
     """
     about = "most probable legal action", "legal action with the largest Q"
     return _policy_agent("greedy", algorithm, policy, env, *about)
 
 
-def sampled(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
-    """An agent that draws an action from the policy's masked distribution at every bar; of a
-    Q-policy the epsilon-greedy one."""
+def make_sampling_agent(algorithm: Learner, policy: PyTree, env: TradingEnv) -> Agent:
+    """Make an agent that draws from the policy's masked distribution at every bar.
+
+    For a Q-policy, the draw is epsilon-greedy.
+    """
     about = "drawn from the policy", "epsilon-greedy, with the policy's own epsilon"
     return _policy_agent("sampled", algorithm, policy, env, *about)
 
 
 def _action(env: TradingEnv, name: str) -> int:
-    """The id of an action, or NO_ACTION if the task has no such action. Either way the order is
-    executed.
+    """Return the id of an action, or NO_ACTION if the task has no such action.
+
+    Either way the order is executed.
     """
     return env.actions.index(name) if name in env.actions else NO_ACTION
 
@@ -134,12 +142,12 @@ def _hold_flat(
 
 
 def flat() -> Agent:
-    """An agent that never trades."""
+    """Make an agent that never trades."""
     return Agent("flat", _hold_flat, None, "never trades")
 
 
 def random_legal(ref: ObservationRef, key: Array) -> Array:
-    """int32[]: one of the legal actions, each as likely as the others. ref.mask: bool[A]."""
+    """Draw one of the legal actions, each as likely as the others (int32[]). ref.mask: bool[A]."""
     # Draw k below the number of legal actions, then take the k-th legal action.
     rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
     return jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)
@@ -159,16 +167,18 @@ class RandomMasked:
 
 
 def random_masked(env: TradingEnv) -> Agent:
-    """An agent that draws uniformly from the legal actions, by the key of the evaluation."""
+    """Make an agent that draws uniformly from the legal actions, by the key of the evaluation."""
     return Agent("random", RandomMasked(env), None, "uniform over the legal actions")
 
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Buys whenever it is flat and may open. This is once per session, because a liquidation locks
-    or ends the account.
+    """Buys whenever it is flat and may open.
 
-    quantity: contracts. buy: id of the action.
+    This is once per session, because a liquidation locks or ends the account.
+
+    quantity: contracts.
+    buy: id of the action.
     """
 
     quantity: int
@@ -185,8 +195,10 @@ class BuyAndHold:
 
 
 def buy_and_hold(env: TradingEnv) -> Agent:
-    """An agent that buys at the first decision bar of each session at which it may open. It sets no
-    bracket and leaves at the flat bar."""
+    """Make an agent that buys at the first decision bar of each session at which it may open.
+
+    It sets no bracket and leaves at the flat bar.
+    """
     return Agent(
         "buy_hold",
         BuyAndHold(env.config.quantity, _action(env, "BUY")),
@@ -199,9 +211,10 @@ def buy_and_hold(env: TradingEnv) -> Agent:
 class SignFollower:
     """Holds the side given by a column of signs.
 
-    Carry: int32[T], by market row: 1 long, -1 short, 0 keep the position. quantity: contracts. buy,
-        sell: ids of the
-    actions.
+    Carry: int32[T], by market row: 1 long, -1 short, 0 keep the position.
+
+    quantity: contracts.
+    buy, sell: ids of the actions.
     """
 
     quantity: int
@@ -225,11 +238,11 @@ class SignFollower:
 
 
 def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
-    """int32[T]: sign(SMA_fast - SMA_slow) of the closes, each bar's own included, in exact
-    integers.
+    """Return sign(SMA_fast - SMA_slow) of the closes in exact integers (int32[T]).
 
-    The sign is 0 where the averages are equal. It is also 0 where `tr_sum` is not yet known at all
-    of the last `slow` bars, so that no average crosses a splice of the data.
+    Each bar's own close is included. The sign is 0 where the averages are equal. It is also 0 where
+    `tr_sum` is not yet known at all of the last `slow` bars, so that no average crosses a splice of
+    the data.
     """
     close = np.asarray(market.mid_close, np.int64)
     total = np.append(0, np.cumsum(close))
@@ -244,11 +257,13 @@ def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
 
 
 def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agent:
-    """An agent that is long while the fast average of closes is above the slow one, and short while
-    it is below.
+    """Make an agent that follows two moving averages of closes.
 
-    It flips at the next open and sets no bracket. It leaves only by a flip, at the flat bar, or by
-    a liquidation (account pass). fast, slow: bars. Raises ConfigError unless 0 < fast < slow.
+    It is long while the fast average is above the slow one, and short while it is below. It flips
+    at the next open and sets no bracket. It leaves only by a flip, at the flat bar, or by a
+    liquidation (account pass).
+
+    fast, slow: bars. Raises ConfigError unless 0 < fast < slow.
     """
     if not 0 < fast < slow:
         raise ConfigError(
@@ -285,13 +300,13 @@ class FunctionAct:
     ) -> tuple[PyTree, Order, Array]:
         seen, more = self.env.observe(ref, params), {"mask": ref.mask, "key": key}
         given = {name: more[name] for name in self.asked}
-        action = (self._on_host if self.host else self._traced)(seen, given)
+        action = (self._on_host if self.host else self._call)(seen, given)
         legal = (action >= 0) & (action < len(ref.mask)) & ref.mask[action]
         return carry, self.env.decode(jnp.where(legal, action, HOLD), state, params), action
 
-    def _traced(self, seen: Array, given: dict[str, Array]) -> Array:
+    def _call(self, seen: Array, given: dict[str, Array]) -> Array:
         try:
-            return self._checked(jnp.asarray(self.function(seen, **given)))
+            return self._check_action(jnp.asarray(self.function(seen, **given)))
         except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
             raise ConfigError(
                 f"agent '{self.name}': its function needs the numbers themselves (NumPy, or an `if` "
@@ -302,15 +317,15 @@ class FunctionAct:
     def _on_host(self, seen: Array, given: dict[str, Array]) -> Array:
         def call(seen: Array, given: dict[str, Array]) -> np.ndarray:
             plain = {name: np.asarray(value) for name, value in given.items()}
-            return self._checked(np.asarray(self.function(np.asarray(seen), **plain)))
+            return self._check_action(np.asarray(self.function(np.asarray(seen), **plain)))
 
         if "key" in given:
             given = given | {"key": jax.random.key_data(given["key"])}
         like = jax.ShapeDtypeStruct((), jnp.int32)
         return jax.pure_callback(call, like, seen, given, vmap_method="sequential")
 
-    def _checked(self, action: Any) -> Any:
-        """The action as int32[]. Raises ConfigError for anything but one whole number."""
+    def _check_action(self, action: Any) -> Any:
+        """Return the action as int32[]. Raises ConfigError for anything but one whole number."""
         if action.shape != () or not jnp.issubdtype(action.dtype, jnp.integer):
             raise ConfigError(
                 f"agent '{self.name}': its function must return one whole number, the id of an action "
@@ -330,7 +345,7 @@ class FunctionAgent:
     host: bool
 
     def on(self, env: TradingEnv) -> Agent:
-        """The agent in an environment."""
+        """Make the agent in an environment."""
         act = FunctionAct(env, self.name, self.function, self.asked, self.host)
         return Agent(self.name, act, None, "a function of the observation")
 

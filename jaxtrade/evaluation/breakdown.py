@@ -1,5 +1,6 @@
-"""Where the profit of an agent comes from: its trades by half hour, weekday, volatility and exit
-reason.
+"""Where the profit of an agent comes from.
+
+Its trades are split by half hour, weekday, volatility and exit reason.
 
 The trades are those of the strategy pass, net of costs. A trade belongs to the day on which it was
 made, and trades of one day resemble each other. So intervals and p-values come from a bootstrap of
@@ -27,8 +28,8 @@ from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, day_lots, holm, interval
 from jaxtrade.evaluation.trades import Trades
-from jaxtrade.notation import at, money, shown
-from jaxtrade.text import aligned, several
+from jaxtrade.formatting import at, format_number, money
+from jaxtrade.text import align, several
 from jaxtrade.types import MarketData
 
 MIN_TRADES = 10  # a cell with fewer is blank
@@ -46,10 +47,12 @@ UNKNOWN = "unknown"
 class TradeCell:
     """Trades of one kind, in dollars net of costs.
 
-    trades: their number. days: trade dates with such a trade. total, mean: their sum, and per
-        trade. interval: 95 %,
-    of the mean. p: of a mean of 0, two-sided, corrected for the cells of the table. Each is None
-    where `why` says so.
+    trades: their number.
+    days: trade dates with such a trade.
+    total, mean: their sum, and per trade.
+    interval: 95 %, of the mean.
+    p: of a mean of 0, two-sided, corrected for the cells of the table. Each is None where `why`
+        says so.
     """
 
     name: str
@@ -72,8 +75,9 @@ class TradeTable:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The trades of one agent by several properties. whole: all of them together, without a
-    correction.
+    """The trades of one agent by several properties.
+
+    whole: all of them together, without a correction.
     """
 
     agent: str
@@ -83,7 +87,7 @@ class Breakdown:
 
 
 def breakdown(result: EvaluationResult, market: MarketData) -> Breakdown:
-    """Break the trades of the first agent down, the policy. market: the bars of the evaluation."""
+    """Break down the trades of the first agent, the policy. market: the bars of the evaluation."""
     chosen = result.agents[0]
     trades = chosen.trades
     properties: list[tuple[str, list[str], Callable[[str], Any]]] = [
@@ -115,7 +119,7 @@ def _notes(tables: Sequence[TradeTable]) -> tuple[str, ...]:
 
 
 def half_hours(result: EvaluationResult, trades: Trades) -> list[str]:
-    """The half hour in which each trade was entered, as "09:30", on the clock of the exchange."""
+    """Return the half hour of each trade's entry, as "09:30", on the clock of the exchange."""
     clock = result.clock
     if result.settings["fill"] == "close":
         seconds = clock.time[trades.decision_row] + clock.bar_seconds
@@ -133,7 +137,7 @@ def _weekdays(result: EvaluationResult, trades: Trades) -> list[str]:
 
 
 def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Trades) -> list[str]:
-    """The tercile of volatility in which each trade was decided, or UNKNOWN.
+    """Return the tercile of volatility in which each trade was decided, or UNKNOWN.
 
     Volatility is the sum of the last 14 true ranges at the close of the decision bar. The terciles
     are those of the decision bars of the `PAST` sessions of the market before the trade's own, so
@@ -165,7 +169,7 @@ def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Tr
 def trade_table(
     by: str, names: Sequence[str], trades: Trades, order: Callable[[str], Any]
 ) -> TradeTable:
-    """One cell for each name that occurs, sorted by `order`. names: one for each trade."""
+    """Make one cell for each name that occurs, sorted by `order`. names: one for each trade."""
     column = np.asarray(names, dtype=str)
     cells = [
         trade_cell(name, trades.where(column == name)) for name in sorted(set(names), key=order)
@@ -177,7 +181,10 @@ def trade_table(
 
 
 def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
-    """The figures of some trades, with p before any correction. seed: of the draws of days."""
+    """Compute the metrics of some trades, with p before any correction.
+
+    seed: of the draws of days.
+    """
     from scipy.special import stdtr  # takes a moment to load
 
     session, place = np.unique(trades.session, return_inverse=True)
@@ -209,7 +216,7 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
 
 
 def table(found: Breakdown) -> str:
-    """The breakdown as text, one table below the other."""
+    """Format the breakdown as text, one table below the other."""
     blocks = [
         [f"net profit of '{found.agent}' by trade, account rules off"],
         _lines("", [found.whole]),
@@ -222,7 +229,7 @@ def table(found: Breakdown) -> str:
 
 def _lines(by: str, cells: Sequence[TradeCell]) -> list[str]:
     head = (by, "trades", "days", "total", "per trade", "95 % interval", "p (Holm)" if by else "p")
-    return aligned([head, *(_row(cell) for cell in cells)])
+    return align([head, *(_row(cell) for cell in cells)])
 
 
 def _row(cell: TradeCell) -> tuple[str, ...]:
@@ -234,13 +241,14 @@ def _row(cell: TradeCell) -> tuple[str, ...]:
         money(cell.total),
         money(cell.mean),
         " to ".join(money(end) for end in ends),
-        "<0.001" if cell.p is not None and cell.p < 0.001 else shown(cell.p, "ratio", 3),
+        "<0.001" if cell.p is not None and cell.p < 0.001 else format_number(cell.p, "ratio", 3),
     )
 
 
 def to_json(found: Breakdown) -> dict[str, Any]:
-    """JSON values, in the schema of the report's section. Money is dollars. `why` is the reason of
-    what is None.
+    """Return JSON values, in the schema of the report's section.
+
+    Money is dollars. `why` is the reason of what is None.
     """
     return {
         "agent": found.agent,

@@ -1,15 +1,16 @@
-"""The probability to pass an evaluation account, with both of its errors: too few accounts, and too
-few days.
+"""The probability to pass an evaluation account, with both of its errors.
+
+The errors come from too few accounts, and from too few days.
 
 An account trades sessions that are drawn from those of an evaluation, in blocks of consecutive
 days, until it passes, fails, or has traded N sessions. Whole sessions are drawn, never trades: an
 account lives on the path of a day, and trades of one day belong together.
 
-    inner  n accounts over the days as they are. Standard error of a share p: sqrt(p (1 - p) / n), the Monte Carlo
-           error. More accounts make it as small as one likes.
-    outer  B times, the days themselves are drawn anew (circular blocks, Politis and Romano 1992), and m accounts live
-           on each draw. The spread of the B shares, less what m accounts explain of it, is the
-           error of the days. Only more days make it smaller. The interval is the range of the
+    inner  n accounts over the days as they are. Standard error of a share p: sqrt(p (1 - p) / n),
+           the Monte Carlo error. More accounts make it as small as one likes.
+    outer  B times, the days themselves are drawn anew (circular blocks, Politis and Romano 1992),
+           and m accounts live on each draw. The spread of the B shares, less what m accounts
+           explain of it, is the error of the days. Only more days make it smaller. The interval is the range of the
            middle 95 % of the B shares, stretched because few blocks of days stand behind it
            (`statistics.interval`), and cut to [0, 1].
 
@@ -31,18 +32,18 @@ from jaxtrade.env.tasks.base import NO_RECORD
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import POINT, AccountDraws, check_draws
 from jaxtrade.evaluation.challenge_accounts import (
+    AccountFates,
     Challenge,
-    Lives,
     ends_in_order,
-    lives,
+    play_accounts,
     session_paths,
 )
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
 from jaxtrade.evaluation.statistics.resampling import day_blocks
-from jaxtrade.notation import NOT_AVAILABLE, shown
-from jaxtrade.text import aligned, several
+from jaxtrade.formatting import NOT_AVAILABLE, format_number
+from jaxtrade.text import align, several
 
 _AT_ONCE = 20_000  # accounts
 _FATES = 5  # rows of `_fates`
@@ -52,8 +53,12 @@ DEFAULT = AccountDraws()
 
 
 class Odds(NamedTuple):
-    """A share of accounts. monte_carlo: its standard error from the number of accounts. days:
-    standard error from the days. interval: 95 %. The last two are None where `why` says so."""
+    """A share of accounts.
+
+    monte_carlo: its standard error from the number of accounts.
+    days: standard error from the days.
+    interval: 95 %. The last two are None where `why` says so.
+    """
 
     value: float
     monte_carlo: float
@@ -63,13 +68,15 @@ class Odds(NamedTuple):
 
 
 class AccountOdds(NamedTuple):
-    """How accounts of one agent fare. The first four shares sum to 1; one that the rules make
-    impossible is None.
+    """How accounts of one agent fare.
 
-    passed: the target was reached. bust, daily_loss: the account failed before that. time_out:
-        neither, after the last
-    session. lost_after: passed, and failed later; None unless the rules let an account go on after
-    its target.
+    The first four shares sum to 1; one that the rules make impossible is None.
+
+    passed: the target was reached.
+    bust, daily_loss: the account failed before that.
+    time_out: neither, after the last session.
+    lost_after: passed, and failed later; None unless the rules let an account go on after
+        its target.
     days_to_pass: median number of sessions of the accounts that passed, the last one included; None
         if none did.
     """
@@ -84,12 +91,13 @@ class AccountOdds(NamedTuple):
 
 @dataclass(frozen=True)
 class PassProbability:
-    """The odds of each agent under one account. An agent whose odds cannot be given is None, and
-    `why` has the reason.
+    """The odds of each agent under one account.
 
-    rules: of the account, in words. sessions: their number, from which accounts were drawn. block:
-        consecutive
-    sessions that are drawn together.
+    An agent whose odds cannot be given is None, and `why` has the reason.
+
+    rules: of the account, in words.
+    sessions: their number, from which accounts were drawn.
+    block: consecutive sessions that are drawn together.
     """
 
     rules: str
@@ -101,8 +109,8 @@ class PassProbability:
     notes: tuple[str, ...]
 
 
-def refusal(env: TradingEnv, params: EnvParams) -> str:
-    """Why accounts cannot be simulated from the sessions of a strategy pass; "" if they can."""
+def why_not_simulated(env: TradingEnv, params: EnvParams) -> str:
+    """Say why accounts cannot be simulated from the sessions of a strategy pass; "" if they can."""
     rules = params.account
     if env.task.record is not NO_RECORD and int(params.episode_sessions) > 1:
         return (
@@ -122,9 +130,9 @@ def refusal(env: TradingEnv, params: EnvParams) -> str:
 
 
 def check(env: TradingEnv, params: EnvParams, draws: AccountDraws) -> None:
-    """Raises ConfigError: accounts cannot be simulated (`refusal`), or too few would be drawn."""
+    """Raise ConfigError if accounts cannot be simulated (`why_not_simulated`), or too few would be drawn."""
     check_draws(draws)
-    if reason := refusal(env, params):
+    if reason := why_not_simulated(env, params):
         raise ConfigError(f"pass probability: {reason}")
 
 
@@ -139,8 +147,9 @@ def pass_probability(
     no odds.
 
     Args:
-        result: of `evaluate`, in both passes. env, params: those it was evaluated with, of one
-            symbol.
+        result: of `evaluate`, in both passes.
+        env, params: those it was evaluated with, of one symbol.
+
     Raises:
         ConfigError: as `check`.
     """
@@ -168,9 +177,7 @@ def pass_probability(
 
 
 def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
-    """int64[n]: the EndReason by which an account ended in each session of an account pass, else
-    NONE.
-    """
+    """Return the EndReason of an account pass in each session, else NONE (int64[n])."""
     ends = np.zeros(len(decisions.ids), np.int64)
     bars = np.flatnonzero(account.end)
     ends[decisions.session[bars]] = account.end[bars]
@@ -178,12 +185,12 @@ def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
 
 
 def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
-    """The odds under resampled sessions, with both errors."""
+    """Estimate the odds under resampled sessions, with both errors."""
     days = challenge.sessions
     block = block_days(days)
     generator = np.random.default_rng([draws.seed, days, draws.horizon])
     orders = day_blocks(generator, POINT * draws.accounts, draws.horizon, days, block)
-    found = lives(challenge, orders)
+    found = play_accounts(challenge, orders)
     point = _fates(challenge, found)
     few = days < MIN_DAYS
     shares = np.zeros((0, _FATES)) if few else _outer(challenge, draws, generator, block)
@@ -204,9 +211,11 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     return AccountOdds(*odds, days_to_pass=median)
 
 
-def _fates(challenge: Challenge, found: Lives) -> np.ndarray:
-    """bool[_FATES, n]: what became of n accounts: passed, bust, daily loss, out of time, and failed
-    after the target."""
+def _fates(challenge: Challenge, found: AccountFates) -> np.ndarray:
+    """Classify what became of n accounts (bool[_FATES, n]).
+
+    The fates: passed, bust, daily loss, out of time, and failed after the target.
+    """
     passed, bust, daily = found.passed > 0, found.bust > 0, found.daily > 0
     fates = [passed, ~passed & bust, ~passed & daily & ~bust, ~(passed | bust | daily)]
     lost = passed & (bust | daily) & (not challenge.stop_at_target)
@@ -216,9 +225,7 @@ def _fates(challenge: Challenge, found: Lives) -> np.ndarray:
 def _outer(
     challenge: Challenge, draws: AccountDraws, generator: np.random.Generator, block: int
 ) -> np.ndarray:
-    """float64[draws, _FATES]: the shares of the fates on each draw of the
-    days.
-    """
+    """Return the shares of the fates on each draw of the days (float64[draws, _FATES])."""
     days, accounts = challenge.sessions, draws.accounts
     worlds = day_blocks(generator, draws.draws, days, days, block)
     at_once = max(1, _AT_ONCE // accounts)
@@ -227,14 +234,17 @@ def _outer(
         chosen = worlds[first : first + at_once]
         inner = day_blocks(generator, len(chosen) * accounts, draws.horizon, days, block)
         orders = chosen[np.repeat(np.arange(len(chosen)), accounts)[:, None], inner]
-        fates = _fates(challenge, lives(challenge, orders))
+        fates = _fates(challenge, play_accounts(challenge, orders))
         shares.append(fates.reshape(_FATES, -1, accounts).mean(axis=2).T)
     return np.concatenate(shares)
 
 
 def _odds(happened: np.ndarray, shares: np.ndarray, draws: AccountDraws, days: int) -> Odds:
-    """happened: bool[n] of the accounts on the days as they are. shares: float64[draws] on drawn
-    days; empty where there are too few.
+    """Estimate the odds of one fate, with its errors.
+
+    Args:
+        happened: bool[n] of the accounts on the days as they are.
+        shares: float64[draws] on drawn days; empty where there are too few.
     """
     value = float(happened.mean())
     error = math.sqrt(value * (1 - value) / len(happened))
@@ -257,11 +267,11 @@ def _odds(happened: np.ndarray, shares: np.ndarray, draws: AccountDraws, days: i
 
 
 def rules_text(settings: dict[str, Any]) -> str:
-    """The account's rules in words. settings: of an evaluation."""
+    """Describe the account's rules in words. settings: of an evaluation."""
     rules = settings["rules"]
 
     def dollars(key: str) -> str:
-        return shown(rules[key], "money", 0, none="off")
+        return format_number(rules[key], "money", 0, none="off")
 
     parts = [
         f"account {settings['account']}: target {dollars('profit_target')}, drawdown {dollars('drawdown')}"
@@ -311,7 +321,10 @@ HEAD = (
 
 
 def table(found: PassProbability) -> str:
-    """Agents as rows. Monte Carlo and days: the two standard errors of `passed`."""
+    """Format the odds with agents as rows.
+
+    Monte Carlo and days: the two standard errors of `passed`.
+    """
     draws = found.draws
     lines = [
         f"pass probability of an evaluation account within {several(draws.horizon, 'session')}",
@@ -320,10 +333,10 @@ def table(found: PassProbability) -> str:
         f"{found.block}; {draws.draws:,} draws of the sessions themselves with {draws.accounts:,} accounts "
         "each",
         "",
-        *aligned([HEAD, *(_row(name, each) for name, each in found.agents.items())]),
+        *align([HEAD, *(_row(name, each) for name, each in found.agents.items())]),
     ]
     lost = [
-        f"{name}: {_shown(each.lost_after)} of its accounts passed and failed later"
+        f"{name}: {_format_odds(each.lost_after)} of its accounts passed and failed later"
         for name, each in found.agents.items()
         if each and each.lost_after
     ]
@@ -339,24 +352,27 @@ def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
     passed = getattr(odds, "passed", None)
     return (
         name,
-        _shown(passed),
-        _shown(passed, "monte_carlo", "+-{:.3f}"),
-        _shown(passed, "days", "+-{:.3f}"),
-        _shown(passed, "interval", "{0.low:.2f} to {0.high:.2f}"),
-        *(_shown(getattr(odds, fate, None)) for fate in ("bust", "daily_loss", "time_out")),
-        _shown(odds, "days_to_pass", "{:g}"),
+        _format_odds(passed),
+        _format_odds(passed, "monte_carlo", "+-{:.3f}"),
+        _format_odds(passed, "days", "+-{:.3f}"),
+        _format_odds(passed, "interval", "{0.low:.2f} to {0.high:.2f}"),
+        *(_format_odds(getattr(odds, fate, None)) for fate in ("bust", "daily_loss", "time_out")),
+        _format_odds(odds, "days_to_pass", "{:g}"),
     )
 
 
-def _shown(odds: Odds | AccountOdds | None, name: str = "value", form: str = "{:.3f}") -> str:
-    """A figure of some odds as text."""
+def _format_odds(odds: Odds | AccountOdds | None, name: str = "value", form: str = "{:.3f}") -> str:
+    """Format a field of some odds as text."""
     value = getattr(odds, name, None)
     return NOT_AVAILABLE if value is None else form.format(value)
 
 
 def to_json(found: PassProbability) -> dict[str, Any]:
-    """JSON values. A share has `value`, `low` and `high` (95 %), `monte_carlo` and `days` (standard
-    errors) and `why`, the reason of what is None."""
+    """Return JSON values.
+
+    A share has `value`, `low` and `high` (95 %), `monte_carlo` and `days` (standard errors) and
+    `why`, the reason of what is None.
+    """
     draws = found.draws
     return {
         "rules": found.rules,

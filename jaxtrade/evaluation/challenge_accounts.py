@@ -6,11 +6,11 @@ The strategy pass holds the same positions as the account pass until an account 
 agent does not see the account. What the account rules would have seen inside a bar can therefore be
 worked out from its record: the mark that raises the high-water mark, and then the equity that is
 tested against the floors (docs/semantics.md, *One step* 5-8 and *Order inside a bar*). A bar gives
-one such pair of marks under `stop_first`, one for each fall under
-`nearer_extreme` and `path`, and one more for its end. Under `mark=close` the close is the only pair.
+one such pair of marks under `stop_first`, one for each fall under `nearer_extreme` and `path`, and
+one more for its end. Under `mark=close` the close is the only pair.
 
-Many accounts are played at once, in NumPy, under the rules of `AccountParams`.
-An account begins each session flat. What it has from earlier sessions is its balance b, its
+Many accounts are played at once, in NumPy, under the rules of `AccountParams`. An account begins
+each session flat. What it has from earlier sessions is its balance b, its
 high-water mark H and its days with a fill. A session's path (`SessionPaths`) then decides. With
 drawdown D and freeze cap C, the floor at a pair of marks is min(max(H, b + M) - D, C), where M is
 the highest mark of the session so far. The account is bust at the first pair whose low is at or
@@ -45,17 +45,18 @@ class SessionPaths:
     """Paths of S sessions. Money is int64 mills relative to the equity at the session's open.
 
     Pairs of marks, int64[P] each, by session and then by time:
-        session: number of the session. bar: index of the decision bar in the record. high: live
-            equity at the
-        favourable mark. low: equity at the mark that is tested after it, less the commission of
-        leaving.
+        session: number of the session.
+        bar: index of the decision bar in the record.
+        high: live equity at the favourable mark.
+        low: equity at the mark that is tested after it, less the commission of leaving.
     Bars that end flat and had a fill, int64[Q] each:
-        flat_session, flat_bar. balance: realised profit of the session so far.
+        flat_session, flat_bar: as session and bar.
+        balance: realised profit of the session so far.
     Sessions, [S] each:
-        result: int64, profit of the session. traded: bool, True if it had a fill. daily_bar: int64,
-            the bar in which
-        the daily limit was reached and the position was closed, or -1. Nothing of the session
-        counts after that bar.
+        result: int64, profit of the session.
+        traded: bool, True if it had a fill.
+        daily_bar: int64, the bar in which the daily limit was reached and the position was closed,
+            or -1. Nothing of the session counts after that bar.
     """
 
     session: Ints
@@ -78,11 +79,16 @@ class SessionPaths:
 class _Bars(NamedTuple):
     """The A bars with a position or a fill, int64[A] each. Money is mills from the session's open.
 
-    index: of the decision bar. session. row: market row of the bar. held: contracts after the order
-        at the open, with
-    sign. entry: their fill price. cash: realised money after the order at the open. opening: equity
-    at the open, before the order. kept: contracts after the bar. equity: at the close. open, high,
-    low, close: ticks at which `held` would leave. best, worst: the two marks of the event.
+    index: of the decision bar. session.
+    row: market row of the bar.
+    held: contracts after the order at the open, with sign.
+    entry: their fill price.
+    cash: realised money after the order at the open.
+    opening: equity at the open, before the order.
+    kept: contracts after the bar.
+    equity: at the close.
+    open, high, low, close: ticks at which `held` would leave.
+    best, worst: the two marks of the event.
     """
 
     index: Ints
@@ -106,8 +112,9 @@ class _Moves(NamedTuple):
     """K pairs of moves in each of A bars, ticks from the open and positive in favour of the
     position, int64[A, K].
 
-    turn: the favourable mark. end: the adverse one after it. live: bool[A, K], False for a pair
-        that does not exist.
+    turn: the favourable mark.
+    end: the adverse one after it.
+    live: bool[A, K], False for a pair that does not exist.
     """
 
     turn: Ints
@@ -116,14 +123,14 @@ class _Moves(NamedTuple):
 
 
 def _whole(values: Any) -> Ints:
-    """int64, as money and ticks on the host are."""
+    """Convert to int64, as money and ticks on the host are."""
     return np.asarray(values, np.int64)
 
 
 def session_paths(
     record: Record, decisions: DecisionBars, params: EnvParams, config: EnvConfig
 ) -> SessionPaths:
-    """The paths of a strategy pass.
+    """Extract the paths of a strategy pass.
 
     Args:
         record: of the strategy pass (`backtest`), in int64 money.
@@ -138,9 +145,11 @@ def session_paths(
         moves = _Moves(np.zeros_like(high), np.zeros_like(high), np.ones(high.shape, bool))
     else:
         moves = _moves(bars, record, params, config.intrabar)
-        high = np.maximum(bars.opening[:, None], _worth(bars, moves.turn, params))
-        low = _worth(bars, moves.end, params) - np.abs(bars.held)[:, None] * commission
-        best = np.maximum(bars.opening, _worth(bars, _side(bars) * (bars.best - bars.open), params))
+        high = np.maximum(bars.opening[:, None], _move_equity(bars, moves.turn, params))
+        low = _move_equity(bars, moves.end, params) - np.abs(bars.held)[:, None] * commission
+        best = np.maximum(
+            bars.opening, _move_equity(bars, _side(bars) * (bars.best - bars.open), params)
+        )
         high, low = np.column_stack([high, best]), np.column_stack([low, bars.equity])
         moves = moves._replace(live=np.column_stack([moves.live, np.ones(len(best), bool)]))
     at, column = np.nonzero(moves.live)
@@ -162,16 +171,16 @@ def session_paths(
     if limit >= OFF:
         return paths
 
-    def left(pair: int) -> tuple[int | None, int]:
+    def find_exit(pair: int) -> tuple[int | None, int]:
         bar = _Bars(*(each[at[pair] : at[pair] + 1] for each in bars))
         end = None if column[pair] >= moves.end.shape[1] else int(moves.end[at[pair], column[pair]])
         return _daily_exit(bar, end, params, config, -limit)
 
-    return _limited(paths, left, -limit)
+    return _apply_daily_limit(paths, find_exit, -limit)
 
 
 def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars:
-    """The bars in which something can happen to an account. All others leave it as it is."""
+    """Select the bars in which something can happen to an account. All others leave it as it is."""
     event = record.event
     carried, kept = _whole(record.carried), _whole(record.quantity)
     bought, left = _whole(event.entry_quantity), _whole(event.order_exit_quantity)
@@ -216,8 +225,9 @@ def _active(record: Record, decisions: DecisionBars, params: EnvParams) -> _Bars
 
 
 def _prices(params: EnvParams, row: Ints, side: Ints) -> list[Ints]:
-    """Open, high, low, close int64[n] at which a position of `side` leaves: of two-sided bars the
-    ask for a short.
+    """Return open, high, low and close (int64[n]) at which a position of `side` leaves.
+
+    Of two-sided bars, a short leaves at the ask.
     """
     market = params.market
     names = ("open", "high", "low", "close")
@@ -232,9 +242,10 @@ def _side(bars: _Bars) -> Ints:
     return np.sign(bars.held)
 
 
-def _worth(bars: _Bars, move: Ints, params: EnvParams) -> Ints:
-    """Live equity in mills after `move` ticks from the open in favour of the position, int64 [A] or
-    [A, K].
+def _move_equity(bars: _Bars, move: Ints, params: EnvParams) -> Ints:
+    """Return live equity after `move` ticks from the open in favour of the position.
+
+    int64[A] or [A, K], mills.
     """
     wide = (slice(None), None) if move.ndim == 2 else (slice(None),)
     side, held, entry = _side(bars)[wide], bars.held[wide], bars.entry[wide]
@@ -243,8 +254,9 @@ def _worth(bars: _Bars, move: Ints, params: EnvParams) -> Ints:
 
 
 def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Moves:
-    """The pairs of moves inside each bar in the order in which `intrabar` takes them; none where
-    nothing is held.
+    """Pair the moves inside each bar in the order in which `intrabar` takes them.
+
+    There are none where nothing is held.
     """
     side, held = _side(bars), bars.held != 0
     ends = side * (bars.worst - bars.open)
@@ -271,8 +283,9 @@ def _moves(bars: _Bars, record: Record, params: EnvParams, intrabar: str) -> _Mo
 
 
 def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[Ints, Ints, Ints, np.ndarray]:
-    """(running high before, with it, end, exists) of each fall, [A, K], as `env.execution` orders
-    them.
+    """Return each fall as (running high before, with it, end, exists), [A, K].
+
+    The order is that of `env.execution`.
     """
     side = _side(bars)
     up, down = bars.high - bars.open, bars.open - bars.low
@@ -297,12 +310,15 @@ def _falls(bars: _Bars, params: EnvParams, intrabar: str) -> tuple[Ints, Ints, I
 def _daily_exit(
     bar: _Bars, end: int | None, params: EnvParams, config: EnvConfig, floor: int
 ) -> tuple[int | None, int]:
-    """(high, equity) of a bar that is closed at the daily limit. high: None if the pair's own one
-    counts.
+    """Return (high, equity) of a bar that is closed at the daily limit.
 
-    The position leaves at the first price from the open on, or at the close under `mark=close`, at
-    which equity less the commission of leaving is at or below `floor`, slipped. bar: the only one.
-    end: the adverse move of the pair; None for the end of a bar, which has no position.
+    high is None if the pair's own one counts. The position leaves at the first price from the open
+    on, or at the close under `mark=close`, at which equity less the commission of leaving is at or
+    below `floor`, slipped.
+
+    Args:
+        bar: the only one.
+        end: the adverse move of the pair; None for the end of a bar, which has no position.
     """
     closes = config.mark == "close"
     size = abs(int((bar.kept if closes else bar.held)[0]))
@@ -310,19 +326,22 @@ def _daily_exit(
         return None, int(bar.equity[0])
     falls = _side(bar) * (bar.close - bar.open) if closes else -np.arange(1 - (end or 0))
     commission = size * int(params.contract.commission)
-    worth = _worth(bar, falls[None, :], params)[0] - commission
+    worth = _move_equity(bar, falls[None, :], params)[0] - commission
     step = int(np.flatnonzero(worth <= floor)[0])
     out = falls[step] - int(params.contract.slippage)
-    equity = int(_worth(bar, np.asarray([out]), params)[0]) - commission
+    equity = int(_move_equity(bar, np.asarray([out]), params)[0]) - commission
     printed = not closes and step == 0
     return (int(bar.opening[0]) if printed else None), equity
 
 
-def _limited(
+def _apply_daily_limit(
     paths: SessionPaths, left: Callable[[int], tuple[int | None, int]], floor: int
 ) -> SessionPaths:
-    """The paths under a daily limit: each ends with the bar in which equity reached `floor` (mills
-    below 0). left: pair -> how its position leaves there (`_daily_exit`).
+    """End each path with the bar in which equity reached the daily limit.
+
+    Args:
+        left: pair -> how its position leaves there (`_daily_exit`).
+        floor: mills below 0.
     """
     reached = np.flatnonzero(paths.low <= floor)
     _, first = np.unique(paths.session[reached], return_index=True)
@@ -364,7 +383,8 @@ class Ladder(NamedTuple):
     """The records that a value sets in each session, R in all: its highest value so far, and when
     it was reached.
 
-    key: int64[R], session and value as one rising number. session, bar: int64[R].
+    key: int64[R], session and value as one rising number.
+    session, bar: int64[R].
     """
 
     key: Ints
@@ -373,15 +393,13 @@ class Ladder(NamedTuple):
 
     @classmethod
     def of(cls, session: Ints, bar: Ints, value: Ints) -> Ladder:
-        """From int64[P] by session and then by time."""
-        key = running_key(session, value)
+        """Build the ladder from int64[P], ordered by session and then by time."""
+        key = running_max_by_session(session, value)
         new = np.append(True, key[1:] > key[:-1])[: len(key)]
         return cls(key[new], session[new], bar[new])
 
     def first(self, session: Ints, level: Ints) -> Ints:
-        """int64[n]: the first bar of each session at which the value is at or above a level, else
-        NEVER.
-        """
+        """Find each session's first bar with a value at or above a level, else NEVER (int64[n])."""
         if not len(self.key):
             return np.full(len(session), NEVER)
         at = np.searchsorted(self.key, session * 4 * _ROOM + np.clip(level, -_ROOM, _ROOM))
@@ -391,9 +409,10 @@ class Ladder(NamedTuple):
         )
 
 
-def running_key(session: Ints, value: Ints) -> Ints:
-    """int64[P]: the running maximum of `value` in each session, with the session added as a large
-    multiple.
+def running_max_by_session(session: Ints, value: Ints) -> Ints:
+    """Return the running maximum of `value` in each session (int64[P]).
+
+    The session is added as a large multiple.
     """
     return np.maximum.accumulate(session * 4 * _ROOM + value)
 
@@ -409,18 +428,20 @@ class Accounts(NamedTuple):
 
     @classmethod
     def new(cls, count: int) -> Accounts:
-        """`count` new accounts."""
+        """Open `count` new accounts."""
         return cls(*np.zeros((3, count), np.int64))
 
     def where(self, keep: np.ndarray) -> Accounts:
-        """The selected accounts. keep: bool[n]."""
+        """Select accounts. keep: bool[n]."""
         return Accounts(*(column[keep] for column in self))
 
 
-class Played(NamedTuple):
-    """One session of n accounts. after: the accounts at its end. end: int64[n] EndReason (BUST,
-    DAILY_LOSS, TARGET or NONE) by which the rules ended them. reached: bool[n], True if the
-    realised profit reached the target before that.
+class SessionOutcome(NamedTuple):
+    """One session of n accounts.
+
+    after: the accounts at its end.
+    end: int64[n] EndReason (BUST, DAILY_LOSS, TARGET or NONE) by which the rules ended them.
+    reached: bool[n], True if the realised profit reached the target before that.
     """
 
     after: Accounts
@@ -429,8 +450,9 @@ class Played(NamedTuple):
 
 
 class Challenge:
-    """Sessions prepared for one set of account rules. It is built once, and then serves any number
-    of accounts.
+    """Sessions prepared for one set of account rules.
+
+    It is built once, and then serves any number of accounts.
     """
 
     def __init__(self, paths: SessionPaths, rules: AccountParams) -> None:
@@ -444,7 +466,7 @@ class Challenge:
         )
         self.result, self.traded = paths.result, _whole(paths.traded)
         self.daily = np.where(paths.daily_bar >= 0, paths.daily_bar, NEVER)
-        top = running_key(paths.session, paths.high) - paths.session * 4 * _ROOM
+        top = running_max_by_session(paths.session, paths.high) - paths.session * 4 * _ROOM
         self.top = np.zeros(
             self.sessions, np.int64
         )  # a session without a position marks its opening equity alone
@@ -454,8 +476,8 @@ class Challenge:
         self.deep = Ladder.of(paths.session[deep], paths.bar[deep], -paths.low[deep])
         self.flats = Ladder.of(paths.flat_session, paths.flat_bar, paths.balance)
 
-    def play(self, accounts: Accounts, session: Ints) -> Played:
-        """One session of each account, int64[n]. Bars are compared within a session only."""
+    def play(self, accounts: Accounts, session: Ints) -> SessionOutcome:
+        """Play one session of each account (int64[n]). Bars are compared within a session only."""
         bust = np.full(len(session), NEVER)
         if self.drawdown < OFF:
             floor = np.minimum(accounts.high_water - self.drawdown, self.cap) - accounts.balance
@@ -485,11 +507,15 @@ class Challenge:
         elif self.trailing == Trailing.END_OF_DAY:
             high = np.maximum(high, balance)
         after = Accounts(balance, high, accounts.days + self.traded[session])
-        return Played(after, end, reached)
+        return SessionOutcome(after, end, reached)
 
     def in_a_row(self, sessions: Ints) -> Accounts:
-        """The accounts at the start of their sessions, leaves int64[..., n]: new at the first one,
-        and ended by no rule. sessions: int64[..., n], those of each account in a row."""
+        """Return the accounts at the start of their sessions, leaves int64[..., n].
+
+        They are new at the first one, and ended by no rule.
+
+        sessions: int64[..., n], those of each account in a row.
+        """
         result, traded = self.result[sessions], self.traded[sessions]
         after = np.cumsum(result, axis=-1)
         balance = after - result
@@ -505,12 +531,11 @@ class Challenge:
 
 
 def ends_in_order(challenge: Challenge, orders: Ints) -> Ints:
-    """int64[n, N] EndReason by which an account ended in each session, else NONE, as the account
-    pass has them.
+    """Return the EndReason of an account in each session, else NONE, as the account pass has it.
 
-    orders: int64[n, N], sessions in the order in which they are traded. After an end, a new account
-        opens at the next
-    session.
+    After an end, a new account opens at the next session. The result is int64[n, N].
+
+    orders: int64[n, N], sessions in the order in which they are traded.
     """
     accounts, ends = Accounts.new(len(orders)), np.zeros(orders.shape, np.int64)
     for i in range(orders.shape[1]):
@@ -521,12 +546,11 @@ def ends_in_order(challenge: Challenge, orders: Ints) -> Ints:
     return ends
 
 
-class Lives(NamedTuple):
+class AccountFates(NamedTuple):
     """How n accounts fared, each int64[n] number of the session, from 1, or 0 if it did not happen.
 
-    passed: the target was reached. bust, daily: the account ended by a floor, after the target too
-        where the rules let
-    it go on.
+    passed: the target was reached.
+    bust, daily: the account ended by a floor, after the target too where the rules let it go on.
     """
 
     passed: Ints
@@ -534,11 +558,12 @@ class Lives(NamedTuple):
     daily: Ints
 
 
-def lives(challenge: Challenge, orders: Ints) -> Lives:
-    """One account over each row of `orders`, int64[n, N] sessions: until it ends, or the N sessions
-    are over.
+def play_accounts(challenge: Challenge, orders: Ints) -> AccountFates:
+    """Play one account over each row of `orders`, until it ends or the N sessions are over.
+
+    orders: int64[n, N] sessions.
     """
-    found = Lives(*np.zeros((3, len(orders)), np.int64))
+    found = AccountFates(*np.zeros((3, len(orders)), np.int64))
     number, accounts = np.arange(len(orders)), Accounts.new(len(orders))
     for i in range(orders.shape[1]):
         played = challenge.play(accounts, orders[number, i])

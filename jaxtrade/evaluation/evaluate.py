@@ -24,25 +24,25 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
-from jaxtrade.evaluation.baselines import Agent, FunctionAgent, greedy, sampled
+from jaxtrade.evaluation.baselines import Agent, FunctionAgent, greedy, make_sampling_agent
 from jaxtrade.evaluation.frames import write_frame
-from jaxtrade.evaluation.members import for_member, members_of
 from jaxtrade.evaluation.metrics import sessions_of
 from jaxtrade.evaluation.optimum import best_profit, share_of
-from jaxtrade.evaluation.pictures import equity, style
-from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, longest
+from jaxtrade.evaluation.padding import for_member, members_of
+from jaxtrade.evaluation.plots import equity, style
+from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps, decision_bars, longest
 from jaxtrade.evaluation.records import RECORDS, write_records
-from jaxtrade.evaluation.report import BEST, write_texts
 from jaxtrade.evaluation.result import NOTHING, AgentResult, Also, EvaluationResult, SetResult
+from jaxtrade.evaluation.results_table import BEST, write_texts
 from jaxtrade.evaluation.trades import (
     BarClock,
-    account_figures,
+    account_metrics,
     assemble_trades,
     coverage,
-    figures_of,
+    metrics_of,
 )
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.staged import staged
+from jaxtrade.storage.staging import stage_files
 from jaxtrade.types import Learner, PyTree, SessionSet
 
 RULES = (
@@ -64,11 +64,11 @@ def standard_agents(
     algorithm: Learner | None = None,
     policy: PyTree = None,
 ) -> list[Agent]:
-    """The policy, greedy and sampled (if one is given), then the baselines flat, random,
-    buy-and-hold and SMA cross.
+    """Make the standard agents: the policy, greedy and sampled (if given), then the baselines.
 
-    If `evaluation.policy_samples` is n > 1, the sampled policy runs n times as sampled_1..n, each
-    with its own draws. Raises ConfigError if only one of algorithm and policy is given.
+    The baselines are flat, random, buy-and-hold and SMA cross. If `evaluation.policy_samples` is n
+    > 1, the sampled policy runs n times as sampled_1..n, each with its own draws. Raises
+    ConfigError if only one of algorithm and policy is given.
     """
     if (algorithm is None) != (policy is None):
         raise ConfigError(
@@ -78,7 +78,7 @@ def standard_agents(
         )
     agents = []
     if algorithm is not None:
-        count, drawn = config.evaluation.policy_samples, sampled(algorithm, policy, env)
+        count, drawn = config.evaluation.policy_samples, make_sampling_agent(algorithm, policy, env)
         names = ["sampled"] if count == 1 else [f"sampled_{i + 1}" for i in range(count)]
         agents = [greedy(algorithm, policy, env), *(drawn._replace(name=name) for name in names)]
     return [
@@ -107,15 +107,14 @@ def evaluate_symbol(
     notes: Sequence[str] = (),
     programs: Programs | None = None,
     begun: Callable[[str], None] = lambda which: None,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
 ) -> EvaluationResult:
-    """Run every agent over all decision bars of `sessions`, twice: with account rules on and with
-    account rules off.
+    """Run every agent over all decision bars of `sessions`, with account rules on and off.
 
     Args:
         params: as from `make_params`. `sessions` replaces its session set.
-        config: configuration of the run. Its account preset, seed and data labels go into the
-            report.
+        config: configuration of the run. Its account preset, seed and data labels go into
+            the report.
         agents: as from `baselines.agent` and `standard_agents`. Default: the latter, with
             `algorithm` and `policy`.
         provenance: copied to the JSON report unchanged (versions, device, digests).
@@ -124,8 +123,9 @@ def evaluate_symbol(
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
         begun: called before each pass, with its name.
-        steps: of the compiled programs, if it is shared with other sessions or markets (see
-            `DecisionBars`).
+        steps: of the compiled programs, if it is shared with other sessions or markets
+            (see `DecisionBars`).
+
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
@@ -140,9 +140,9 @@ def evaluate_symbol(
     agents = [each.on(env) if isinstance(each, FunctionAgent) else each for each in agents]
     names = [agent.name for agent in agents]
     if not names or len(set(names)) != len(names):
-        found = ", ".join(names) or "none"
         raise ConfigError(
-            f"evaluation: give at least one agent, with names that differ; found {found}"
+            "evaluation: give at least one agent, with names that differ; found "
+            + (", ".join(names) or "none")
         )
     start_balance = resolve_account(config.account).start_balance
     lanes = lanes_of(agents, params, market, sessions, config, steps)
@@ -153,10 +153,8 @@ def evaluate_symbol(
     ):
         trades = assemble_trades(strategy, decisions, params)
         if int(trades.net.sum()) != int(strategy.equity[-1]):
-            raise RuntimeError(
-                f"{agent.name}: trades sum to {trades.net.sum()} mills, equity is "
-                f"{strategy.equity[-1]}"
-            )
+            sums = f"{trades.net.sum()} mills, equity is {strategy.equity[-1]}"
+            raise RuntimeError(f"{agent.name}: trades sum to {sums}")
         results.append(
             AgentResult(
                 agent.name,
@@ -164,9 +162,9 @@ def evaluate_symbol(
                 strategy,
                 account,
                 trades,
-                figures_of(strategy, trades, decisions, start_balance)
+                metrics_of(strategy, trades, decisions, start_balance)
                 | share_of(int(strategy.equity[-1]) / 1000, best),
-                account_figures(account, decisions),
+                account_metrics(account, decisions),
             )
         )
     contract, mid = market.contract, market.bars.mid
@@ -206,23 +204,25 @@ def begin_evaluation(
     config: RunConfig,
     algorithm: Learner,
     policy: PyTree,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
 ) -> None:
-    """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract.
-    steps: as there.
+    """Begin to compile the programs of `evaluate` for the standard agents.
 
-    Also begins to load the library that draws pictures. Raises as `evaluate`.
+    Also begins to load the library that draws plots. Raises as `evaluate`.
+
+    policy: may be abstract.
+    steps: as there.
     """
     agents = standard_agents(env, market, config, algorithm, policy)
     begin_passes(programs, env, lanes_of(agents, params, market, sessions, config, steps))
-    programs.also(
+    programs.run_after(
         lambda: agent_key(jax.random.key(config.seed), "any")
     )  # compiles what `evaluate` needs for it
-    programs.also(style.load)
+    programs.run_after(style.load)
 
 
 def agent_key(key: jax.Array, name: str) -> jax.Array:
-    """The random key of an agent. Its draws do not depend on the other agents."""
+    """Derive the random key of an agent. Its draws do not depend on the other agents."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
@@ -232,9 +232,12 @@ def lanes_of(
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
 ) -> list[Lane]:
-    """Agents on `sessions`, each with the key of its name. steps: as in `evaluate_symbol`."""
+    """Make the lanes of agents on `sessions`, each with the key of its name.
+
+    steps: as in `evaluate_symbol`.
+    """
     decisions, params = (
         decision_bars(market.data, sessions, steps),
         params.replace(sessions=sessions),
@@ -284,8 +287,10 @@ ALONE = (
 
 
 def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | None) -> list[str]:
-    """The labels of evaluations on days that were trained on, and on generated bars. market: a
-    `Market` or `Portfolio`."""
+    """Label evaluations on days that were trained on, and on generated bars.
+
+    market: a `Market` or `Portfolio`.
+    """
     labels = []
     if trained_on:
         seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
@@ -301,7 +306,7 @@ def data_labels(market: Any, decisions: DecisionBars, trained_on: SessionSet | N
 def _labels(
     env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
 ) -> tuple[str, ...]:
-    """Labels for the reader of the report: anything that limits what the figures mean."""
+    """Label anything that limits what the metrics mean, for the reader of the report."""
     labels = data_labels(market, decisions, trained_on)
     if env.config.optimistic:
         labels.append(
@@ -331,16 +336,20 @@ def write(
     agent: str | None = None,
     also: Also = NOTHING,
 ) -> None:
-    """Write `evaluation.json`, `evaluation.txt` and `records.npz`; of one account, for one agent,
+    """Write the files of a result to a folder.
+
+    They are `evaluation.json`, `evaluation.txt` and `records.npz`; of one account, for one agent,
     `trades.csv`, `equity.csv` and `equity.png` too, and `day.png` of one symbol. Of a set each
     symbol has them in a folder of its name.
 
-    agent: its name; default: the first agent. also: further entries of the records' `meta`.
+    Args:
+        agent: its name; default: the first agent.
+        also: further entries of the records' `meta`.
     """
     if isinstance(result, SetResult):
         for symbol, own in result.symbols.items():
             write(own, directory / symbol, agent)
-    with staged(directory) as new:
+    with stage_files(directory) as new:
         write_texts(new, "evaluation", result.to_json(), result.table())
         shown = result.agent(agent) if agent else result.agents[0]
         if isinstance(result, EvaluationResult):
@@ -371,7 +380,9 @@ def evaluate_set(
 
     Args:
         market, sessions: the set and some of its sessions (`split_sessions`).
-        config: of the run. policy, provenance, trained_on, given: as in `evaluate`.
+        config: of the run.
+        policy, provenance, trained_on, given: as in `evaluate`.
+
     Raises:
         DataError: a symbol has no session among these.
         ConfigError: as `evaluate`, for any symbol.

@@ -27,7 +27,7 @@ from jaxtrade.evaluation.evaluate import (
     evaluate_symbol,
     standard_agents,
 )
-from jaxtrade.evaluation.record import Record, Steps, decision_bars
+from jaxtrade.evaluation.record import EvaluationSteps, Record, decision_bars
 from jaxtrade.evaluation.replay import joint_lines, replay_lines
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
 from jaxtrade.storage.compiling import Programs
@@ -35,15 +35,17 @@ from jaxtrade.types import Learner, PyTree, SessionSet
 
 
 class Evaluator(NamedTuple):
-    """What is asked of the evaluation of an environment.
+    """The functions by which the policies of a kind of environment are evaluated.
 
     records(env, params, sessions, algorithm, policies, steps, programs, seen) -> one record for
         each greedy policy, with the account rules on; arguments as in `total_rewards`.
     begin_records(programs, env, params, sessions, algorithm, policies, steps): begin to compile its
         program. policies: may be abstract (`jax.ShapeDtypeStruct`).
     agents(env, market, params, config, algorithm, policy) -> the policy and the baselines.
-    evaluate: as `evaluate_symbol`; passes: how often it calls `begun`, of so many agents. begin: as
-        `begin_evaluation`. replay: as `replay_lines`.
+    evaluate: as `evaluate_symbol`.
+    passes: how often it calls `begun`, of so many agents.
+    begin: as `begin_evaluation`.
+    replay: as `replay_lines`.
     """
 
     records: Callable[..., Sequence[Any]]
@@ -56,7 +58,7 @@ class Evaluator(NamedTuple):
 
 
 def evaluator_of(env: Any) -> Evaluator:
-    """The evaluator of an environment."""
+    """Return the evaluator of an environment."""
     return ONE_ACCOUNT if env.config.joint else ONE_SYMBOL
 
 
@@ -69,7 +71,7 @@ def _lanes(
     sessions: SessionSet,
     algorithm: Learner,
     policies: Sequence[PyTree],
-    steps: Steps | None,
+    steps: EvaluationSteps | None,
 ) -> list[Lane]:
     each = params if isinstance(params, Sequence) else [params] * len(policies)
     decisions, key = (
@@ -88,7 +90,7 @@ def _side_by_side(
     sessions: SessionSet,
     algorithm: Learner,
     policies: Sequence[PyTree],
-    steps: Steps | None,
+    steps: EvaluationSteps | None,
     programs: Programs | None,
     seen: Callable[[Record, Lane], None] | None,
 ) -> list[Record]:
@@ -170,20 +172,22 @@ def total_rewards(
     algorithm: Learner,
     policies: Sequence[PyTree],
     programs: Programs | None = None,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
     seen: Callable[[Record, Lane], None] | None = None,
 ) -> np.ndarray:
-    """Total reward of each greedy policy on `sessions`, float64[policies].
+    """Return the total reward of each greedy policy on `sessions` (float64[policies]).
 
-    The rewards are those of the account pass (`backtest.run_account`), of all policies side by side.
-    An account lives on from session to session, so reward terms that pay for a level (not for a
-    change) can be larger than in training. After the end of an account, the rest of its session
+    The rewards are those of the account pass (`backtest.run_account`), of all policies side by
+    side. An account lives on from session to session, so reward terms that pay for a level (not for
+    a change) can be larger than in training. After the end of an account, the rest of its session
     earns 0. The program is compiled once per algorithm, number of policies and number of bars; new
     weights do not compile again. `programs` may hold it already (`Evaluator.begin_records`).
 
-    params: of all policies, or of each. steps: as in `DecisionBars`. seen: receives the record of
-        the first policy, for a page that shows it; not of a portfolio. Raises DataError and
-        ConfigError as `run_lanes`.
+    Args:
+        params: of all policies, or of each.
+        steps: as in `DecisionBars`.
+        seen: receives the record of the first policy, for a page that shows it; not of a portfolio.
+    Raises DataError and ConfigError as `run_lanes`.
     """
     records = evaluator_of(env).records(
         env, params, sessions, algorithm, policies, steps, programs, seen
@@ -194,8 +198,9 @@ def total_rewards(
 def mean_reward(
     env: Any, params: PyTree, sessions: SessionSet, algorithm: Learner, policies: Sequence[PyTree]
 ) -> float:
-    """Mean reward per session of greedy policies on `sessions`, averaged over the policies. As
-    `total_rewards`.
+    """Return the mean reward per session of greedy policies on `sessions`, averaged over them.
+
+    As `total_rewards`.
     """
     totals = total_rewards(env, params, sessions, algorithm, policies)
     return float(np.mean(totals)) / int(sessions.count)
@@ -234,22 +239,25 @@ def evaluate(
     agents: Sequence[Any] | None = None,
     **given: Any,
 ) -> Any:
-    """Run agents over all decision bars of `sessions`, twice: with account rules on and with
-    account rules off.
+    """Run agents over all decision bars of `sessions`, with account rules on and off.
 
-        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo,
-        policy=policy)
+        result = jaxtrade.evaluate(
+            env, params, market, splits["test"], config, algorithm=ppo, policy=policy
+        )
 
     Args:
         params: as from `make_params`. Of a set each symbol's are made from the configuration.
-        market: as from `load_markets`. sessions: to evaluate on, as from `split_sessions`.
+        market: as from `load_markets`.
+        sessions: to evaluate on, as from `split_sessions`.
         agents: your own (`jaxtrade.agent`) and others. Default: the policy, greedy and sampled, and
             the baselines. They are for one symbol: a set takes none.
-        given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
-            `evaluate_symbol`).
+        given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes`
+            (see `evaluate_symbol`).
+
     Returns:
         The evaluation; of a set a `SetResult` with that of each symbol, and all of them together;
         of symbols in one account an evaluation too.
+
     Raises:
         DataError: there is no session to evaluate on.
         ConfigError: agent names repeat, both agents and a policy are given, only one of algorithm
@@ -276,8 +284,9 @@ def evaluate(
 def _check_params(
     params: EnvParams, market: Markets, sessions: SessionSet, config: RunConfig
 ) -> None:
-    """Raise ConfigError unless the parameters of a set are those of the configuration, market and
-    sessions apart.
+    """Raise ConfigError unless the parameters of a set are those of the configuration.
+
+    Market and sessions are left out of the comparison.
     """
 
     def flat(each: EnvParams) -> dict[str, Any]:

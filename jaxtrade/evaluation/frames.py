@@ -1,5 +1,4 @@
-"""Trades, equity and figures as pandas frames: of an evaluation in memory, or of the files that it
-wrote.
+"""Trades, equity and metrics as pandas frames, of an evaluation in memory or of its files.
 
 Both ways give the same columns, types and values. Times are in the time zone of the exchange, of
 `allocate` in UTC; money is in dollars, prices are in points.
@@ -64,7 +63,7 @@ FILL_COLUMNS = ("time", "symbol", "quantity", "price", "position", "reason", "co
 
 
 def joint_columns(symbols: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the equity of `allocate`."""
+    """Return the columns of the equity of `allocate`."""
     profits = (f"profit_{symbol}" for symbol in symbols)
     return ("time", "equity", *profits, "account_equity", "account")
 
@@ -92,12 +91,12 @@ TEXTS = ("symbol", "reason")
 def trades_frame(
     trades: Trades, decisions: DecisionBars, clock: BarClock, close: np.ndarray, fill: str
 ) -> pd.DataFrame:
-    """The trades of one agent, one row each, with the columns of `trades.csv`.
+    """Make a frame of the trades of one agent, one row each, with the columns of `trades.csv`.
 
     session: the trade date. decision_time, decision_price: close of the decision bar. entry_time,
-    exit_time: *open* time of the bar with the fill. Exits at the flat bar or at the end of data fill
-    at the close of that bar and have its *close* time. With `fill=close`, entries and exits by order
-    fill at the close of the decision bar and have its time.
+    exit_time: *open* time of the bar with the fill. Exits at the flat bar or at the end of data
+    fill at the close of that bar and have its *close* time. With `fill=close`, entries and exits by
+    order fill at the close of the decision bar and have its time.
 
     Args:
         close: int[T] ticks, close of each market row.
@@ -131,7 +130,7 @@ def trades_frame(
         trades.mae,
         trades.mfe,
     )
-    return _typed(dict(zip(TRADE_COLUMNS, values, strict=True)), clock.zone)
+    return _convert_type(dict(zip(TRADE_COLUMNS, values, strict=True)), clock.zone)
 
 
 def equity_frame(
@@ -141,12 +140,12 @@ def equity_frame(
     clock: BarClock,
     start_balance: float,
 ) -> pd.DataFrame:
-    """The equity of one agent, one row per decision bar, with the columns of `equity.csv`: the
-    state at the close of the bar after it.
+    """Make a frame of the equity of one agent, with the columns of `equity.csv`.
 
-    Equity, floor and high-water mark are dollars of balance. The floor is missing if there is none.
-    Floor and high-water mark are missing after the end of the account. account_end is the reason of
-    this end, in the bar in which it happens.
+    It has one row per decision bar: the state at the close of the bar after it. Equity, floor and
+    high-water mark are dollars of balance. The floor is missing if there is none. Floor and
+    high-water mark are missing after the end of the account. account_end is the reason of this end,
+    in the bar in which it happens.
     """
     start = round(start_balance * 1000)
     floor, active = np.asarray(account.event.floor, np.int64), np.asarray(account.active)
@@ -162,16 +161,19 @@ def equity_frame(
         np.where(active, (start + account.high_water) / 1000, np.nan),
         _names(account.end, "account_end"),
     )
-    found = _typed(dict(zip(EQUITY_COLUMNS, values, strict=True)), clock.zone)
+    found = _convert_type(dict(zip(EQUITY_COLUMNS, values, strict=True)), clock.zone)
     return found.set_index("time")
 
 
 def fills_frame(record: Any, decisions: DecisionBars, market: Any) -> pd.DataFrame:
-    """The fills of an agent of `allocate`, with FILL_COLUMNS. Cost and booked profit of a symbol's
-    bar stand in the row of its last fill there.
+    """Make a frame of the fills of an agent of `allocate`, with FILL_COLUMNS.
 
-    An order is filled at the open of the first bar that is joined in its symbol. A forced exit is
-    at the close. record: `joint.JointRecord`. market: `env.portfolio.params.Portfolio`.
+    Cost and booked profit of a symbol's bar stand in the row of its last fill there. An order is
+    filled at the open of the first bar that is joined in its symbol. A forced exit is at the close.
+
+    Args:
+        record: `joint.JointRecord`.
+        market: `env.portfolio.params.Portfolio`.
     """
     import pandas as pd
 
@@ -192,7 +194,7 @@ def fills_frame(record: Any, decisions: DecisionBars, market: Any) -> pd.DataFra
         fills["cost"] / 1000,
         fills["booked"] / 1000,
     )
-    found = _typed(dict(zip(FILL_COLUMNS, values, strict=True)), "UTC")
+    found = _convert_type(dict(zip(FILL_COLUMNS, values, strict=True)), "UTC")
     found["price"] = [round(*each) for each in zip(found["price"], decimals.tolist(), strict=True)]
     found.attrs[DECIMALS] = decimals.tolist()
     return found
@@ -201,8 +203,9 @@ def fills_frame(record: Any, decisions: DecisionBars, market: Any) -> pd.DataFra
 def joint_frame(
     strategy: Any, account: Any, decisions: DecisionBars, clock: BarClock, symbols: Sequence[str]
 ) -> pd.DataFrame:
-    """The equity of an agent of `allocate` with `joint_columns`: one row for each bar after a
-    decision, at its close, in dollars from the start.
+    """Make a frame of the equity of an agent of `allocate`, with `joint_columns`.
+
+    It has one row for each bar after a decision, at its close, in dollars from the start.
     """
     profit = np.cumsum(strategy.event.profit.astype(np.int64), axis=0) / 1000
     values = (
@@ -212,12 +215,16 @@ def joint_frame(
         account.equity / 1000,
         account.account,
     )
-    return _typed(dict(zip(joint_columns(symbols), values, strict=True)), clock.zone)
+    return _convert_type(dict(zip(joint_columns(symbols), values, strict=True)), clock.zone)
 
 
-def drawn(document: Mapping[str, Any], equity: pd.DataFrame) -> pd.DataFrame:
-    """What a picture of the equity draws, `strategy_equity` in dollars of balance and `session`,
-    by time: of a set, the sum over its symbols. document: of the evaluation."""
+def collect_equity_plot(document: Mapping[str, Any], equity: pd.DataFrame) -> pd.DataFrame:
+    """Collect what a plot of the equity draws, by time; of a set, the sum over its symbols.
+
+    The columns are `strategy_equity` in dollars of balance, and `session`.
+
+    document: of the evaluation.
+    """
     start = document["settings"]["start_balance"]
     if "symbols" in document:
         return summed_equity(equity, start)
@@ -229,8 +236,11 @@ def drawn(document: Mapping[str, Any], equity: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_frame(frame: pd.DataFrame, path: Path, decimals: int) -> None:
-    """Write a frame as UTF-8 CSV with Unix line ends: times in ISO 8601 with an offset, of
-    `allocate` with a Z, and exact decimals. decimals: of a price. Raises OSError (disk).
+    """Write a frame as UTF-8 CSV with Unix line ends and exact decimals.
+
+    Times are in ISO 8601 with an offset, of `allocate` with a Z. Raises OSError (disk).
+
+    decimals: of a price.
     """
     import pandas as pd
 
@@ -250,32 +260,38 @@ def write_frame(frame: pd.DataFrame, path: Path, decimals: int) -> None:
 
 
 def read_trades(path: Path, zone: str) -> pd.DataFrame:
-    """`trades_frame` of a `trades.csv`. zone: IANA zone of the exchange. Raises DataError if it
-    cannot be read.
+    """Read the `trades_frame` of a `trades.csv`. Raises DataError if it cannot be read.
+
+    zone: IANA zone of the exchange.
     """
-    return _typed(_columns(path, TRADE_COLUMNS), zone)
+    return _convert_type(_columns(path, TRADE_COLUMNS), zone)
 
 
 def read_equity(path: Path, zone: str) -> pd.DataFrame:
-    """`equity_frame` of an `equity.csv`. zone: IANA zone of the exchange. Raises DataError if it
-    cannot be read.
+    """Read the `equity_frame` of an `equity.csv`. Raises DataError if it cannot be read.
+
+    zone: IANA zone of the exchange.
     """
-    return _typed(_columns(path, EQUITY_COLUMNS), zone).set_index("time")
+    return _convert_type(_columns(path, EQUITY_COLUMNS), zone).set_index("time")
 
 
 def read_fills(path: Path) -> pd.DataFrame:
-    """`fills_frame` of a `trades.csv` of `allocate`. Raises DataError as `read_trades`."""
-    return _typed(_columns(path, FILL_COLUMNS), "UTC")
+    """Read the `fills_frame` of a `trades.csv` of `allocate`. Raises DataError as `read_trades`."""
+    return _convert_type(_columns(path, FILL_COLUMNS), "UTC")
 
 
 def read_joint(path: Path, symbols: Sequence[str]) -> pd.DataFrame:
-    """`joint_frame` of an `equity.csv` of `allocate`. Raises DataError as `read_equity`."""
-    return _typed(_columns(path, joint_columns(symbols)), "UTC")
+    """Read the `joint_frame` of an `equity.csv` of `allocate`.
+
+    Raises DataError as `read_equity`.
+    """
+    return _convert_type(_columns(path, joint_columns(symbols)), "UTC")
 
 
 def read_episodes(path: Path) -> pd.DataFrame:
-    """The episodes in a `monitor.csv`, without a torn last line. Raises DataError if it cannot be
-    read.
+    """Read the episodes in a `monitor.csv`, without a torn last line.
+
+    Raises DataError if it cannot be read.
     """
     import pandas as pd
 
@@ -297,11 +313,12 @@ def read_episodes(path: Path) -> pd.DataFrame:
     )
 
 
-def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.DataFrame:
-    """The figures of a report: one row per (pass, figure), one column per agent. NaN where a figure
-    is undefined.
+def metrics_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.DataFrame:
+    """Make a frame of the metrics of a report: one row per (pass, metric), one column per agent.
 
-    agents: name -> pass (`strategy`, `account`) -> figure -> value.
+    NaN where a metric is undefined.
+
+    agents: name -> pass (`strategy`, `account`) -> metric -> value.
     """
     import pandas as pd
 
@@ -319,8 +336,7 @@ def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.D
 
 
 def by_symbol(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The frames of several symbols below each other, with a first column `symbol`, a category in
-    their order.
+    """Stack the frames of several symbols, with a first column `symbol`, a category in their order.
 
     Times are in the time zone of the first symbol's exchange.
     """
@@ -344,11 +360,14 @@ def by_symbol(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def summed_equity(equity: pd.DataFrame, start_balance: float) -> pd.DataFrame:
-    """The sum of the symbols' equities in the strategy pass: `strategy_equity` and `session` at
-    each time at which any symbol is marked. Between its own marks a symbol keeps its latest one.
+    """Sum the symbols' equities in the strategy pass.
 
-    equity: from `by_symbol`. start_balance: dollars of each symbol's account, its equity before its
-        first mark.
+    Returns `strategy_equity` and `session` at each time at which any symbol is marked. Between its
+    own marks a symbol keeps its latest one.
+
+    Args:
+        equity: from `by_symbol`.
+        start_balance: dollars of each symbol's account, its equity before its first mark.
     """
     wide = equity.set_index("symbol", append=True)["strategy_equity"].unstack("symbol")
     total = wide.ffill().fillna(start_balance).sum(axis=1)
@@ -373,7 +392,7 @@ def _columns(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
     return frame
 
 
-def _typed(values: Any, zone: str) -> pd.DataFrame:
+def _convert_type(values: Any, zone: str) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(values)
@@ -393,7 +412,7 @@ def _typed(values: Any, zone: str) -> pd.DataFrame:
 
 
 def _names(codes: np.ndarray, column: str) -> np.ndarray:
-    """Names of reasons; None for NONE, which is missing in a frame."""
+    """Name the reasons; None for NONE, which is missing in a frame."""
     return np.array([None, *WORDS[column]], object)[np.asarray(codes, np.int64)]
 
 

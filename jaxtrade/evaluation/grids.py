@@ -1,11 +1,10 @@
 """Sensitivity of a result: the same agents under each intrabar order, multiples of the run's costs,
 and latencies; these grids and attributions as text or JSON.
 
-Latency shows what a result owes to being fast.
-With a latency of k bars, what an agent decides at the close of bar t is executed as if it had been
-decided at the close of bar t + k, so it fills in bar t + k + 1. The agent itself sees every bar in
-time, with the position as it is then. It does not see which of its decisions are still on their
-way, because it did not in training either.
+Latency shows what a result owes to being fast. With a latency of k bars, what an agent decides at
+the close of bar t is executed as if it had been decided at the close of bar t + k, so it fills in
+bar t + k + 1. The agent itself sees every bar in time, with the position as it is then. It
+does not see which of its decisions are still on their way, because it did not in training either.
 
 What waits is the id of the action. It is decoded when it is executed, so the distances of its
 bracket are those of that bar. An order of a baseline need not be an action of the task, so of a
@@ -14,8 +13,8 @@ baseline the order itself waits.
 A decision is too late, and HOLD is executed in its place, if the position is no longer the one it
 was made for (another quantity, or opened at another bar), or if it was legal when it was made and
 no longer is: by the mask for an action, by calendar and account for an order. The queue is empty
-where a session or an episode starts. What is still on its way when a session ends is never
-executed.
+where a session or an episode starts. What is still on its way when a session ends is
+never executed.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
 from jaxtrade.evaluation.evaluate import lanes_of
 from jaxtrade.evaluation.evaluators import evaluator_of
-from jaxtrade.evaluation.record import Steps
-from jaxtrade.evaluation.report import costs_text, is_joint
+from jaxtrade.evaluation.record import EvaluationSteps
+from jaxtrade.evaluation.results_table import costs_text, is_joint
 from jaxtrade.evaluation.side_by_side import order_is_legal
-from jaxtrade.notation import money
-from jaxtrade.text import aligned, json_text, several
+from jaxtrade.formatting import money
+from jaxtrade.text import align, json_text, several
 from jaxtrade.types import Array, PyTree, SessionSet
 
 LONGEST = 3  # bars: the length of every queue, so that one program serves all latencies
@@ -56,10 +55,11 @@ NOTHING = np.zeros(0)
 class Waiting(struct.PyTreeNode):
     """Decisions on their way, the newest first; leaves [LONGEST + 1].
 
-    action: int32, its id. order: of a baseline, else None. legal: bool, when it was made. quantity,
-        opened: int32, the
-    position it was made for. session: int32, `EnvState.slot` when it was made; NO_SESSION where
-    there is no decision.
+    action: int32, its id.
+    order: of a baseline, else None.
+    legal: bool, when it was made.
+    quantity, opened: int32, the position it was made for.
+    session: int32, `EnvState.slot` when it was made; NO_SESSION where there is no decision.
     """
 
     action: Array
@@ -71,8 +71,11 @@ class Waiting(struct.PyTreeNode):
 
 
 class Queue(struct.PyTreeNode):
-    """The carry of a delayed agent: own: of the agent itself. waiting: its decisions. delay:
-    int32[] bars.
+    """The carry of a delayed agent.
+
+    own: of the agent itself.
+    waiting: its decisions.
+    delay: int32[] bars.
     """
 
     own: PyTree
@@ -82,8 +85,11 @@ class Queue(struct.PyTreeNode):
 
 @dataclass(frozen=True)
 class DelayedAct:
-    """An `Act` whose decisions wait in a queue. Carry: a `Queue`. decodes: the action waits, not
-    the order.
+    """An `Act` whose decisions wait in a queue.
+
+    Carry: a `Queue`.
+
+    decodes: the action waits, not the order.
     """
 
     env: TradingEnv
@@ -109,7 +115,7 @@ class DelayedAct:
             carry.waiting,
         )
         due = jax.tree.map(lambda x: x[carry.delay], waiting)
-        return Queue(own, waiting, carry.delay), *self._executed(due, state, ref, params)
+        return Queue(own, waiting, carry.delay), *self._execute(due, state, ref, params)
 
     def _legal(
         self,
@@ -123,10 +129,10 @@ class DelayedAct:
             ref.mask[jnp.maximum(action, 0)] if not order else order_is_legal(state, order, params)
         )
 
-    def _executed(
+    def _execute(
         self, due: Waiting, state: EnvState, ref: ObservationRef, params: EnvParams
     ) -> tuple[Order, Array]:
-        """(order, action) of the decision that is due."""
+        """Return (order, action) of the decision that is due."""
         on_its_way = due.session == state.slot
         same = (due.quantity == state.position.quantity) & (due.opened == state.position.opened)
         legal = self._legal(due.action, due.order, state, ref, params)
@@ -156,11 +162,11 @@ class DelayedForget:
         )
 
 
-def delayed(agent: Agent, env: TradingEnv, bars: int) -> Agent:
-    """The agent with its decisions executed `bars` later. Agents with one `act` share one program,
-    for any latency.
+def delay_agent(agent: Agent, env: TradingEnv, bars: int) -> Agent:
+    """Delay the decisions of an agent by a number of bars.
 
-    Raises ValueError unless 0 <= bars <= LONGEST.
+    Agents with one `act` share one program, for any latency. Raises ValueError unless 0 <= bars
+    <= LONGEST.
     """
     if not 0 <= bars <= LONGEST:
         raise ValueError(f"latency of {bars} bars: expected 0 .. {LONGEST}")
@@ -189,11 +195,10 @@ MODES: tuple[Literal["stop_first", "nearer_extreme", "path"], ...] = (
 class Grid:
     """Net profit of the strategy pass (account rules off), in dollars.
 
-    profit: float64[len(rows), len(agents)], exact to a mill. notes: what the rows mean, and which
-        are missing and why.
+    profit: float64[len(rows), len(agents)], exact to a mill.
+    notes: what the rows mean, and which are missing and why.
     too_late: int64[len(rows), len(agents)] decisions that were no longer possible when they were
-        due; empty where none
-    can be late.
+        due; empty where none can be late.
     """
 
     title: str
@@ -209,8 +214,11 @@ class Grid:
         return self.profit.max(axis=0) - self.profit.min(axis=0)
 
     def table(self) -> str:
-        """The grid as text: agents as columns. The last row is the largest profit of each less the
-        smallest. Decisions that came too late have rows of their own."""
+        """Format the grid as text, with agents as columns.
+
+        The last row is the largest profit of each less the smallest. Decisions that came too late
+        have rows of their own.
+        """
         cells = [[f"net profit ($) by {self.title}", *self.agents]]
         for name, profit in [*zip(self.rows, self.profit, strict=True), (RANGE, self.spread)]:
             cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
@@ -220,11 +228,14 @@ class Grid:
                 [f"  {name}", *(f"{count:,}" for count in counts)]
                 for name, counts in zip(self.rows, self.too_late, strict=True)
             ]
-        return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in self.notes)])
+        return "\n".join([*align(cells), *(f"NOTE: {note}" for note in self.notes)])
 
     def to_json(self) -> dict[str, Any]:
-        """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit.
-        too_late: counts per row and agent, where the grid has them."""
+        """Return the grid as JSON values: dollars per row and agent.
+
+        spread: largest less smallest profit.
+        too_late: counts per row and agent, where the grid has them.
+        """
         late = {"too_late": self._by_agent(self.too_late)} if self.too_late.size else {}
         return {
             "rows": self._by_agent(self.profit),
@@ -241,8 +252,10 @@ class Grid:
 
 
 def _cost_rows(params: Any) -> Iterator[tuple[str, Any]]:
-    """(label, params) of each row. A cost that is 0 has no multiples: slippage is then counted in
-    ticks. Of `allocate` the fees, the rate and the impact are multiplied as the commission is.
+    """Yield (label, params) of each row.
+
+    A cost that is 0 has no multiples: slippage is then counted in ticks. Of `allocate` the fees,
+    the rate and the impact are multiplied as the commission is.
     """
     commission, slippage = params.contract.commission, params.contract.slippage
     others = getattr(params, "costs", None)
@@ -270,7 +283,7 @@ def _charges(params: Any) -> tuple[Any, Any]:
 
 
 def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
-    """What the rows mean. settings: of an evaluation under the run's own costs."""
+    """Explain what the rows mean. settings: of an evaluation under the run's own costs."""
     if is_joint(settings):
         yield f"1x is the run's own: {settings['costs'].removeprefix('costs: ')}"
         return
@@ -289,23 +302,25 @@ def make_grid(
     market: Any,
     sessions: SessionSet,
     config: RunConfig,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
 ) -> Grid:
-    """Net profit over one kind of assumption. Arguments as `evaluate`, or for `costs` as
-    `joint.evaluate_joint`.
+    """Compute net profit over one kind of assumption.
 
-    intrabar order: under each order; `path` needs second bars. costs: at 0, 1 and 2 times the
-    commission of the run, each with 0, 1, 2 and 4 times its slippage. A run without slippage is
-    shown with 0, 1, 2 and 4 ticks of it; a run without commission has no rows for it. Costs are
-    traced, so one compiled program serves all rows. The agents see their entry price, so they may
-    trade otherwise where fills cost more: profits need not fall in even steps. latency: if every
-    decision is executed 0 to `LONGEST` bars late (see above).
+    Arguments as `evaluate`, or for `costs` as `joint.evaluate_joint`.
+
+    intrabar order: under each order; `path` needs second bars.
+    costs: at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its
+    slippage. A run without slippage is shown with 0, 1, 2 and 4 ticks of it; a run without
+    commission has no rows for it. Costs are traced, so one compiled program serves all rows. The
+    agents see their entry price, so they may trade otherwise where fills cost more: profits need
+    not fall in even steps.
+    latency: if every decision is executed 0 to `LONGEST` bars late (see above).
     """
     late, notes = [], ()
     if kind == "latency":
         delays = range(LONGEST + 1)
         rows = tuple(several(bars, "bar") for bars in delays)
-        waiting = [delayed(agent, env, bars) for bars in delays for agent in agents]
+        waiting = [delay_agent(agent, env, bars) for bars in delays for agent in agents]
         lanes = lanes_of(waiting, params, market, sessions, config, steps)
         records = run_lanes(env, lanes, "strategy")
         profit = [int(record.equity[-1]) / 1000 for record in records]
@@ -351,9 +366,10 @@ def make_grid(
     )
 
 
-def shown(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) -> str:
-    """What was found for each symbol, as JSON or text. That of a single symbol stands for
-    itself.
+def format_results(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) -> str:
+    """Format the results of each symbol as JSON or text.
+
+    That of a single symbol stands for itself.
     """
     if as_json:
         documents = documents_of(found)
@@ -367,5 +383,5 @@ def shown(found: Mapping[str, Sequence[Grid | SlotAttribution]], as_json: bool) 
 def documents_of(
     found: Mapping[str, Sequence[Grid | SlotAttribution]],
 ) -> dict[str, dict[str, Any]]:
-    """Symbol -> title -> plain data."""
+    """Return the results as plain data: symbol -> title -> data."""
     return {symbol: {each.title: each.to_json() for each in own} for symbol, own in found.items()}

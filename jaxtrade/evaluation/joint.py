@@ -1,5 +1,6 @@
-"""The evaluation of `allocate`: its agents over every decision bar of a session set, and their
-figures.
+"""The evaluation of `allocate`: its agents over a session set, and their metrics.
+
+The agents decide at every decision bar.
 
 As in `evaluation.backtest`: the strategy pass has the account rules off; in the account pass an
 account that ends is followed by a new one at the next session.
@@ -30,15 +31,15 @@ from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import EndReason, ObservationRef
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.baselines import forget_episode, keep, random_legal, sma_signs
+from jaxtrade.evaluation.baselines import forget_episode, keep_carry, random_legal, sma_signs
 from jaxtrade.evaluation.evaluate import agent_key, data_labels
 from jaxtrade.evaluation.frames import fills_frame, joint_frame
-from jaxtrade.evaluation.record import DecisionBars, Steps, decision_bars, without_rules
+from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps, decision_bars, without_rules
 from jaxtrade.evaluation.records import NOT_KEPT, OF_ONE_SYMBOL, PassRecords
 from jaxtrade.evaluation.result import NOTHING, AgentResult, EvaluationResult, floor_of
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import BarClock, account_outcome, joint_fills
-from jaxtrade.notation import money
+from jaxtrade.formatting import money
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array, Learner, PyTree, SessionSet
 
@@ -48,10 +49,14 @@ if TYPE_CHECKING:
 NAMES = ("flat", "random", "buy_hold", "sma_cross")
 
 
-class Want(NamedTuple):
-    """A decision. state: with the order counted. quantity: int32[S] contracts. illegal: bool[].
-    action: int32[] id, or
-    -1 for a baseline."""
+class TargetDecision(NamedTuple):
+    """A decision.
+
+    state: with the order counted.
+    quantity: int32[S] contracts.
+    illegal: bool[].
+    action: int32[] id, or -1 for a baseline.
+    """
 
     state: PortfolioState
     quantity: Array
@@ -61,7 +66,7 @@ class Want(NamedTuple):
 
 # (carry, state, its reference, parameters, key) -> (carry, decision)
 Act = Callable[
-    [PyTree, PortfolioState, ObservationRef, PortfolioParams, Array], tuple[PyTree, Want]
+    [PyTree, PortfolioState, ObservationRef, PortfolioParams, Array], tuple[PyTree, TargetDecision]
 ]
 
 
@@ -72,26 +77,27 @@ class JointAgent(NamedTuple):
     act: Act
     carry: PyTree
     about: str
-    forget: Callable[[PyTree, Array], PyTree] = keep
+    forget: Callable[[PyTree, Array], PyTree] = keep_carry
 
 
 def policy_agent(
     env: PortfolioEnv, algorithm: Learner, policy: PyTree, explore: bool = False
 ) -> JointAgent:
-    """The policy: its best legal action, or one that is drawn from it."""
+    """Make the agent of a policy: it takes the best legal action, or draws one."""
     name, about = (
         ("sampled", "drawn from the policy")
         if explore
         else ("greedy", "best legal action of the policy")
     )
-    act = PolicyAct(env, algorithm.act, explore)
+    act = JointPolicyAct(env, algorithm.act, explore)
     return JointAgent(name, act, (policy, algorithm.carry), about, forget_episode)
 
 
 @dataclass(frozen=True)
-class PolicyAct:
-    """`Learner.act`. Carry: (policy, its memory). An illegal action changes nothing and is
-    counted.
+class JointPolicyAct:
+    """`Learner.act`.
+
+    Carry: (policy, its memory). An illegal action changes nothing and is counted.
     """
 
     env: PortfolioEnv
@@ -105,15 +111,21 @@ class PolicyAct:
         ref: ObservationRef,
         params: PortfolioParams,
         key: Array,
-    ) -> tuple[PyTree, Want]:
+    ) -> tuple[PyTree, TargetDecision]:
         policy, memory = carry
         memory, action, _ = self.algorithm_act(policy, memory, ref, params, key, self.explore)
-        return (policy, memory), Want(*self.env.ordered(state, action, params), action)
+        return (policy, memory), TargetDecision(
+            *self.env.place_order(state, action, params), action
+        )
 
 
 class Knowledge(NamedTuple):
-    """What the baselines know. which: int32[] index into NAMES. signs: int32[T, S] of the moving
-    averages. units: int32[S] contracts of a full position."""
+    """What the baselines know.
+
+    which: int32[] index into NAMES.
+    signs: int32[T, S] of the moving averages.
+    units: int32[S] contracts of a full position.
+    """
 
     which: Array
     signs: Array
@@ -133,9 +145,9 @@ class Baseline:
         ref: ObservationRef,
         params: PortfolioParams,
         key: Array,
-    ) -> tuple[Knowledge, Want]:
+    ) -> tuple[Knowledge, TargetDecision]:
         action = random_legal(ref, key)
-        drawn = Want(*self.env.ordered(state, action, params), action)
+        drawn = TargetDecision(*self.env.place_order(state, action, params), action)
         # It reads what states of one and of several symbols share.
         ready = rules.may_open(state, params)  # type: ignore[arg-type]
         held, sign = state.legs.quantity, carry.signs[state.row]
@@ -151,14 +163,16 @@ class Baseline:
         )
         random = carry.which == NAMES.index("random")
         counted = jax.tree.map(lambda a, b: jnp.where(random, a, b), drawn.state, state)
-        return carry, Want(
+        return carry, TargetDecision(
             counted, quantity.astype(jnp.int32), jnp.bool_(False), jnp.where(random, action, -1)
         )
 
 
 def position_of(env: PortfolioEnv, market: Portfolio, cap: int) -> np.ndarray:
-    """int64[S] contracts: the largest equal number of units in every symbol that the caps allow.
-    cap: contracts that the account may hold."""
+    """Return the largest equal number of units in every symbol that the caps allow.
+
+    int64[S], contracts. cap: contracts that the account may hold.
+    """
     chosen, count = env.allocate, len(market.symbols)
     sizes = np.broadcast_to(np.array(chosen.size), (count,))
     most = chosen.max_units
@@ -175,8 +189,9 @@ def joint_agents(
     algorithm: Learner,
     policy: PyTree,
 ) -> list[JointAgent]:
-    """The policy, greedy and sampled, then the baselines flat, random, buy-and-hold and moving
-    averages per symbol.
+    """Make the joint agents: the policy, greedy and sampled, then the baselines.
+
+    The baselines are flat, random, buy-and-hold and moving averages per symbol.
     """
     fast, slow = config.evaluation.sma_fast, config.evaluation.sma_slow
     # Averages of each symbol's own closes, read at its row of the shared bar.
@@ -211,12 +226,16 @@ def joint_agents(
 
 
 class JointRecord(NamedTuple):
-    """One pass, leaves [L] for L decision bars, or [L, S]. A bar after the end of an account counts
-    as inactive.
+    """One pass, leaves [L] for L decision bars, or [L, S].
 
-    equity: int32 mills of the account of the bar. account: int32 its number, from 0. end: int32
-        `EndReason` by rule.
-    reward: float32. action: int32 id, or -1. mark: int32[L, S] open profit at the close.
+    A bar after the end of an account counts as inactive.
+
+    equity: int32 mills of the account of the bar.
+    account: int32 its number, from 0.
+    end: int32 `EndReason` by rule.
+    reward: float32.
+    action: int32 id, or -1.
+    mark: int32[L, S] open profit at the close.
     """
 
     event: PortfolioEvent
@@ -240,7 +259,7 @@ def backtest(
     rules_on: bool,
     key: Array,
 ) -> JointRecord:
-    """The record of one pass, NumPy leaves. `params.sessions` must be the set of `decisions`."""
+    """Record one pass (NumPy leaves). `params.sessions` must be the set of `decisions`."""
     params = params.replace(monitor=False)  # an evaluation has no training episodes to count
     if not rules_on:
         params = params.replace(account=without_rules(params.account))
@@ -316,14 +335,17 @@ def _run(
     return jax.lax.scan(body, start, (rows, first))[1]
 
 
-def strategy_figures(
+def strategy_metrics(
     record: JointRecord, decisions: DecisionBars, symbols: tuple[str, ...], start_balance: float
 ) -> dict[str, Any]:
-    """Figures of the strategy pass. Names as in `evaluation.trades`, where they exist there.
+    """Compute metrics of the strategy pass.
 
-    turnover: notional of all fills over the start balance. costs: all but slippage. profit.SYMBOL:
-        its share of
-    net_profit. exposure: share of bars after which anything was held.
+    Names as in `evaluation.trades`, where they exist there.
+
+    turnover: notional of all fills over the start balance.
+    costs: all but slippage.
+    profit.SYMBOL: its share of net_profit.
+    exposure: share of bars after which anything was held.
     """
     event, equity = record.event, record.equity.astype(np.int64)
     trades = int(record.trades.sum())
@@ -357,8 +379,9 @@ def strategy_figures(
 class JointResult(EvaluationResult):
     """The evaluation of an account that holds several symbols.
 
-    Its trades are fills, as in `trades.csv`, and its equity is as in `equity.csv`. tick_sizes: of
-    each symbol, in points.
+    Its trades are fills, as in `trades.csv`, and its equity is as in `equity.csv`.
+
+    tick_sizes: of each symbol, in points.
     """
 
     tick_sizes: tuple[Decimal, ...] = ()
@@ -419,14 +442,13 @@ def evaluate_joint(
     notes: Sequence[str] = (),
     programs: Programs | None = None,
     begun: Callable[[str], None] = lambda what: None,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, with account rules off and on.
-    Arguments as in `evaluation.evaluate.evaluate_symbol`, but `begun` is called before each pass of
-    each agent, and no programs are begun or shared.
 
-    Raises DataError if the set is empty, ConfigError unless either agents, or both algorithm and
-    policy, are given.
+    Arguments as in `evaluation.evaluate.evaluate_symbol`, but `begun` is called before each pass of
+    each agent, and no programs are begun or shared. Raises DataError if the set is empty,
+    ConfigError unless either agents, or both algorithm and policy, are given.
     """
     del programs, steps
     if (algorithm is None) != (policy is None) or (agents is None) == (policy is None):
@@ -452,7 +474,7 @@ def evaluate_joint(
                 records["strategy"],
                 records["account"],
                 fills_frame(records["strategy"], decisions, market),
-                strategy_figures(records["strategy"], decisions, market.symbols, balance),
+                strategy_metrics(records["strategy"], decisions, market.symbols, balance),
                 account_outcome(records["account"], decisions),
             )
         )

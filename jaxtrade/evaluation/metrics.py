@@ -1,4 +1,4 @@
-"""Figures of an evaluation as pure NumPy functions. An undefined figure is None, never 0.
+"""Metrics of an evaluation as pure NumPy functions. An undefined metric is None, never 0.
 
 Money is integer mills. L is the number of decision bars, n of sessions, K of trades.
 """
@@ -17,15 +17,19 @@ MIN_SESSIONS = 20  # a daily Sharpe ratio of fewer sessions is noise
 
 
 def session_pnl(equity: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """int64[n]: change of equity int[L] (mills from 0) over each session; `last` indexes each
-    session's last bar.
+    """Return the change of equity over each session (int64[n], mills).
+
+    Args:
+        equity: int[L], mills from 0.
+        last: index of each session's last bar.
     """
     return np.diff(equity[last].astype(np.int64), prepend=0)
 
 
 def account_session_pnl(equity: np.ndarray, account: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """int64[n]: as `session_pnl`, for equity that starts at 0 with each account. account: int[L],
-    its number.
+    """Return what `session_pnl` does, for equity that starts at 0 with each account (int64[n]).
+
+    account: int[L], its number.
     """
     closing, number = equity[last].astype(np.int64), account[last]
     same = np.append(False, number[1:] == number[:-1])
@@ -33,19 +37,20 @@ def account_session_pnl(equity: np.ndarray, account: np.ndarray, last: np.ndarra
 
 
 def best_session_share(pnl: np.ndarray) -> float | None:
-    """P&L of the best session over the sum of all: the consistency figure of prop firms.
+    """Return the P&L of the best session over the sum of all.
 
-    It is above 1 if the other sessions lost money in total, and None if the sum is not positive.
+    This is the consistency metric of prop firms. It is above 1 if the other sessions lost money in
+    total, and None if the sum is not positive.
     """
     total = int(pnl.sum())
     return int(pnl.max()) / total if total > 0 else None
 
 
 def daily_sharpe(pnl: np.ndarray) -> float | None:
-    """sqrt(252) * mean / standard deviation (ddof 1) of session P&L (Sharpe 1994, with a benchmark
-    of zero).
+    """Return sqrt(252) * mean / standard deviation (ddof 1) of session P&L.
 
-    None with fewer than 20 sessions, and if the P&L does not vary.
+    See Sharpe 1994, with a benchmark of zero. None with fewer than 20 sessions, and if the P&L does
+    not vary.
     """
     if len(pnl) < MIN_SESSIONS:
         return None
@@ -54,34 +59,37 @@ def daily_sharpe(pnl: np.ndarray) -> float | None:
 
 
 def max_drawdown(equity: np.ndarray) -> int:
-    """Mills: largest drop of equity int[L] (marked at closes) below its running maximum. The start
-    counts as 0.
+    """Return the largest drop of equity below its running maximum, in mills.
+
+    equity: int[L], marked at closes. The start counts as 0.
     """
     series = np.append(0, equity.astype(np.int64))
     return int(np.max(np.maximum.accumulate(series) - series))
 
 
 def win_rate(net: np.ndarray) -> float | None:
-    """Share of trades with a profit after commission; None without trades."""
+    """Return the share of trades with a profit after commission; None without trades."""
     return float(np.mean(net > 0)) if len(net) else None
 
 
 def profit_factor(net: np.ndarray) -> float | None:
-    """Sum of profits over sum of losses, after commission; None without a loss, and so without
-    trades.
+    """Return the sum of profits over the sum of losses, after commission.
+
+    None without a loss, and so without trades.
     """
     loss = -int(net[net < 0].sum())
     return int(net[net > 0].sum()) / loss if loss else None
 
 
 def average(values: np.ndarray) -> float | None:
-    """The mean, or None if there are no values."""
+    """Return the mean, or None if there are no values."""
     return float(np.mean(values)) if len(values) else None
 
 
 def exposure(carried: np.ndarray, order_exit: np.ndarray, entry: np.ndarray) -> float:
-    """Share of bars in which a position was held after the open: either carried in and kept, or
-    newly entered.
+    """Return the share of bars in which a position was held after the open.
+
+    The position was either carried in and kept, or newly entered.
 
     carried, order_exit, entry: int[L] quantities.
     """
@@ -89,8 +97,9 @@ def exposure(carried: np.ndarray, order_exit: np.ndarray, entry: np.ndarray) -> 
 
 
 def sessions_of(dates: np.ndarray) -> dict[str, Any]:
-    """How many sessions an evaluation had, and which, as its settings say it. dates:
-    datetime64[D][n], their trade dates.
+    """Return how many sessions an evaluation had, and which, for its settings.
+
+    dates: datetime64[D][n], their trade dates.
     """
     return {"sessions": len(dates), "first_session": str(dates[0]), "last_session": str(dates[-1])}
 
@@ -101,14 +110,14 @@ CHOSEN_HERE = "the policy was chosen on these very days"
 def days_note(
     days: int, trained: int, chosen: int | None = None, symbols: int = 1, same: bool = False
 ) -> str:
-    """The label of an evaluation that says on how much it rests.
+    """Return the label of an evaluation that says on how much it rests.
 
     Args:
-        days: trade dates evaluated. Several symbols on one date count once: the market moves them
-            together.
+        days: trade dates evaluated. Several symbols on one date count once: the market moves
+            them together.
         trained: sessions of the training split; of several symbols the trade dates.
         chosen: sessions on which the best policy was chosen; None if no policy was chosen by them.
-        symbols: number of symbols whose figures are added up.
+        symbols: number of symbols whose metrics are added up.
         same: whether the policy was chosen on the very days that are evaluated.
     """
     together = f" ({symbols} symbols on one date count as one day)" if symbols > 1 else ""

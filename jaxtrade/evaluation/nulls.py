@@ -10,8 +10,7 @@ Monte Carlo p-values", stop as soon as h nulls reach the real value, after l dra
 which has the same property. A clear "no" thus costs few draws, and a small p-value still takes all
 of them.
 
-Run a test against null markets: make them one after the other, measure each, and stop when all
-is decided.
+A test makes null markets one after the other, measures each, and stops when all is decided.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
-from jaxtrade.data.nulls.market import null_markets, null_named
+from jaxtrade.data.nulls.market import name_null_errors, null_markets
 from jaxtrade.data.nulls.spec import NullKind, NullSpec
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -39,9 +38,9 @@ from jaxtrade.evaluation.backtest import run_lanes
 from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import session_pnl
-from jaxtrade.evaluation.record import Record, Steps
+from jaxtrade.evaluation.record import EvaluationSteps, Record
 from jaxtrade.evaluation.statistics.resampling import iqm
-from jaxtrade.text import Tell, aligned, short_repr
+from jaxtrade.text import Log, align, short_repr
 from jaxtrade.types import SessionSet
 
 # `nulls.jsonl`: the statistics of finished null markets, so that a test that was killed goes on.
@@ -55,17 +54,18 @@ FORMAT = 1
 
 
 class NullJournal:
-    """The journal of one test. `known[i]` holds the statistics of draw i by name, for all draws
-    that are finished.
+    """The journal of one test.
+
+    `known[i]` holds the statistics of draw i by name, for all draws that are finished.
     """
 
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         """Open the journal, or begin it.
 
+        Raises ConfigError if the file belongs to other facts, or is damaged before its last line.
+
         facts: what the draws depend on, besides their number: kind, seed, digests of configuration
-            and data; JSON
-        values. Raises ConfigError if the file belongs to other facts, or is damaged before its last
-        line.
+            and data; JSON values.
         """
         self.path, facts = path, {"format": FORMAT, **facts}
         self.known: list[dict[str, float]] = []
@@ -85,7 +85,7 @@ class NullJournal:
             )
         for number, row in enumerate(rows[1:], start=2):
             if row.get("draw") != len(self.known) or not isinstance(row.get("statistics"), dict):
-                raise self._damaged(
+                raise self._make_error(
                     number, f"expected draw {len(self.known)} and its statistics, found {row}"
                 )
             self.known.append(row["statistics"])
@@ -111,12 +111,12 @@ class NullJournal:
         try:
             row = json.loads(line)
         except ValueError:
-            raise self._damaged(number, "no JSON") from None
+            raise self._make_error(number, "no JSON") from None
         if not isinstance(row, dict):
-            raise self._damaged(number, f"expected an object, found {row!r}")
+            raise self._make_error(number, f"expected an object, found {row!r}")
         return row
 
-    def _damaged(self, number: int, what: str) -> ConfigError:
+    def _make_error(self, number: int, what: str) -> ConfigError:
         return ConfigError(
             f"{self.path}: line {number}: {what}. Fix: remove that line and all after it; their draws "
             "are then made again"
@@ -137,11 +137,15 @@ KEPT: dict[NullKind, str] = {
 class NullResult:
     """A result against null markets.
 
-    name: whose result it is. real: the statistic on the real market. nulls: that of each null
-        market, in the order of
-    the draws. asked: B, the draws asked for. made: the draws made, which are fewer after an early
-    stop. exceedances: how many nulls reach the real value. p, floor: see above; the floor is that
-    of the draws asked for. seed: of the draws. stop: h; None if every draw was to be made.
+    name: whose result it is.
+    real: the statistic on the real market.
+    nulls: that of each null market, in the order of the draws.
+    asked: B, the draws asked for.
+    made: the draws made, which are fewer after an early stop.
+    exceedances: how many nulls reach the real value.
+    p, floor: see above; the floor is that of the draws asked for.
+    seed: of the draws.
+    stop: h; None if every draw was to be made.
     """
 
     name: str
@@ -172,7 +176,7 @@ class NullResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON; statistics as they are."""
+        """Return plain data for JSON; statistics as they are."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -189,11 +193,12 @@ class NullResult:
 
 
 def pooled_statistic(net: np.ndarray) -> float:
-    """IQM over seeds of the mean out-of-sample net of a day, in the unit of `net`.
+    """Return the IQM over seeds of the mean out-of-sample net of a day, in the unit of `net`.
 
-    net: [S, D], the net of each seed and day; days of several folds are pooled. With fewer than
-        four seeds it is the
-    mean over seeds. Raises DataError if there are no seeds or days, or a value is not finite.
+    With fewer than four seeds it is the mean over seeds. Raises DataError if there are no seeds or
+    days, or a value is not finite.
+
+    net: [S, D], the net of each seed and day; days of several folds are pooled.
     """
     net = np.asarray(net, np.float64)
     if net.ndim != 2 or not net.size:
@@ -209,7 +214,7 @@ def pooled_statistic(net: np.ndarray) -> float:
 
 
 def is_decided(real: float, nulls: Sequence[float], stop: int | None = EXCEEDANCES) -> bool:
-    """Whether `stop` nulls have reached the real value, so that no further draw is needed."""
+    """Return whether `stop` nulls have reached the real value: no further draw is needed."""
     return bool(stop) and sum(null >= real for null in nulls) >= stop
 
 
@@ -221,12 +226,13 @@ def null_test(
     seed: int,
     stop: int | None = EXCEEDANCES,
 ) -> NullResult:
-    """The p-value of a statistic.
+    """Compute the p-value of a statistic.
 
     Args:
         nulls: the statistics of null markets 0, 1, ...; those after the early stop, or beyond
             `spec.draws`, are ignored.
         stop: h, the exceedances after which to stop. None: make every draw.
+
     Raises:
         DataError: a statistic is not finite, or draws are missing.
     """
@@ -267,7 +273,7 @@ def null_test(
 
 
 def p_text(result: NullResult) -> str:
-    """The p-value with what limits it: `0.0100 (its floor)`, `0.7143 (10 of 14, stopped)`."""
+    """Format the p-value with its limit: `0.0100 (its floor)`, `0.7143 (10 of 14, stopped)`."""
     if result.stop and result.exceedances >= result.stop:
         return f"{result.p:.4f} ({result.exceedances} of {result.made}, stopped)"
     return f"{result.p:.4f}{' (its floor)' if result.exceedances == 0 else ''}"
@@ -276,8 +282,9 @@ def p_text(result: NullResult) -> str:
 def null_document(
     results: Mapping[str, NullResult], notes: Sequence[str], **facts: Any
 ) -> dict[str, Any]:
-    """The content of `nulls.json`. facts: further JSON values, such as digests of configuration and
-    data.
+    """Return the content of `nulls.json`.
+
+    facts: further JSON values, such as digests of configuration and data.
     """
     return {
         "format": 1,
@@ -288,7 +295,7 @@ def null_document(
 
 
 def null_table(results: Sequence[NullResult], notes: Sequence[str] = ()) -> str:
-    """The results of one kind and number of draws as text. Statistics are dollars a day."""
+    """Format the results of one kind and number of draws as text. Statistics are dollars a day."""
     first = results[0]
     rows = [
         ["net per day ($)", "real", "median null", "largest null", "nulls >= real", "draws", "p"]
@@ -308,7 +315,7 @@ def null_table(results: Sequence[NullResult], notes: Sequence[str] = ()) -> str:
     lines = [
         f"null markets {first.kind}:{first.asked}, seed {first.seed}: {KEPT[first.kind]}",
         "",
-        *aligned(rows),
+        *align(rows),
         "",
         f"p = (1 + nulls >= real) / ({first.asked} + 1), at least {first.floor:.4f}"
         + (
@@ -341,7 +348,7 @@ def run_nulls(
     seed: int,
     journal: NullJournal | None = None,
     stop: int | None = EXCEEDANCES,
-    step: Tell = _silent,
+    step: Log = _silent,
 ) -> dict[str, NullResult]:
     """Test the real statistics against null markets.
 
@@ -352,9 +359,10 @@ def run_nulls(
         real: the statistics on the real market.
         seed: of the draws, for the results.
         journal: holds finished draws, and receives each new one. None: nothing is kept.
-        stop: end when each agent has that many nulls that reach its real value. None: make every
-            draw.
+        stop: end when each agent has that many nulls that reach its real value. None: make
+            every draw.
         step: receives a line before each draw.
+
     Raises:
         DataError: a null market cannot be used, or `measure` refuses it (ConfigError or DataError).
         ConfigError: the journal has statistics of other names.
@@ -376,7 +384,7 @@ def run_nulls(
         draw = len(found)
         step(f"null market {draw + 1} of at most {spec.draws} ({spec.kind})")
         market = markets(draw)
-        with null_named(spec.kind, seed, draw):
+        with name_null_errors(spec.kind, seed, draw):
             statistics = {name: float(value) for name, value in measure(market).items()}
         if set(statistics) != set(real):
             raise ValueError(
@@ -392,8 +400,9 @@ def run_nulls(
 
 
 def rule_agents(env: TradingEnv, config: RunConfig) -> AgentsOf:
-    """The rule-based agents of an evaluation, made for each market anew: one of them reads the
-    closes beforehand.
+    """Return the rule-based agents of an evaluation, made for each market anew.
+
+    One of them reads the closes beforehand.
     """
     return lambda market: standard_agents(env, market, config)
 
@@ -401,7 +410,7 @@ def rule_agents(env: TradingEnv, config: RunConfig) -> AgentsOf:
 def with_market(
     params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig
 ) -> EnvParams:
-    """The parameters on a null market: its bars, and everything else as it was.
+    """Return the parameters on a null market: its bars, and everything else as it was.
 
     The limits of int32 money are checked as for a real market, and larger orders are cut to what
     int32 mills can hold there; `rule_nulls` refuses a null on which that happened. Entries of
@@ -422,15 +431,18 @@ def daily_net(
     sessions: SessionSet,
     config: RunConfig,
     agents: Sequence[Agent],
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
     largest: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Dollars of each agent by session in the strategy pass (account rules off), float64[D] by
-    name.
+    """Return each agent's dollars by session in the strategy pass, account rules off, by name.
 
-    They are those of `evaluation.evaluate`: the same program, keys and costs. params: on this
-    market. largest: the most contracts of an entry on the real market; None if this is it. Raises
-    DataError if an order was cut to fewer here, because its profit could not be compared.
+    float64[D] each. They are those of `evaluation.evaluate`: the same program, keys and costs.
+    Raises DataError if an order was cut to fewer contracts here, because its profit could not
+    be compared.
+
+    Args:
+        params: on this market.
+        largest: the most contracts of an entry on the real market; None if this is it.
     """
     lanes = lanes_of(agents, params, market, sessions, config, steps)
     found = {}
@@ -444,8 +456,8 @@ def daily_net(
 def _check_uncut(name: str, record: Record, cap: int, largest: int) -> None:
     """Check that no order was cut to fewer contracts than the real market allows.
 
-    A record marks an order beyond the cap as illegal; of illegal orders, those alone open a
-    position.
+    A record marks an order beyond the cap as illegal; of illegal orders, those alone open
+    a position.
     """
     if cap < largest and np.any(
         ~np.asarray(record.legal) & (np.asarray(record.event.entry_quantity) != 0)
@@ -469,14 +481,14 @@ def rule_nulls(
     agents: AgentsOf | None = None,
     pool: Callable[[str], str] = str,
     after: int = 0,
-    steps: Steps | None = None,
+    steps: EvaluationSteps | None = None,
     stop: int | None = EXCEEDANCES,
-    step: Tell = _silent,
+    step: Log = _silent,
 ) -> dict[str, NullResult]:
-    """Test agents that need no training against null markets. Statistic: `pooled_statistic`, in
-    dollars a day.
+    """Test agents that need no training against null markets.
 
-    Every null market passes through the executable of the real one: only the first call compiles.
+    The statistic is `pooled_statistic`, in dollars a day. Every null market passes through the
+    executable of the real one: only the first call compiles.
 
     Args:
         params, sessions, steps: as in `evaluate`.
@@ -488,10 +500,10 @@ def rule_nulls(
             policy. Default: each agent has a result of its own.
         after: rows before it stay real.
         stop, step: as in `run_nulls`.
+
     Raises:
-        ConfigError: this kind of null does not fit the configuration. DataError: a null market
-            cannot be used, or does
-        not hold the orders of an agent.
+        ConfigError: this kind of null does not fit the configuration.
+        DataError: a null market cannot be used, or does not hold the orders of an agent.
     """
     largest = int(params.account.max_contracts)
     made = agents or rule_agents(env, config)

@@ -51,7 +51,7 @@ class Costs(NamedTuple):
     breakeven: int
 
 
-class Position(NamedTuple):
+class Holding(NamedTuple):
     """side: 1, -1, or 0 for none. level: at which it was opened. moved: whether its stop stands at
     break-even.
     """
@@ -61,36 +61,38 @@ class Position(NamedTuple):
     moved: bool
 
 
-FLAT = Position(0, 0, False)
+FLAT = Holding(0, 0, False)
 POSITIONS = (
     FLAT,
-    *(Position(s, k, m) for s in (1, -1) for k in range(len(LEVELS)) for m in (False, True)),
+    *(Holding(s, k, m) for s in (1, -1) for k in range(len(LEVELS)) for m in (False, True)),
 )
 PLACE = {position: place for place, position in enumerate(POSITIONS)}
 
 
-def _net(held: Position, price: int, costs: Costs) -> int:
+def _net(held: Holding, price: int, costs: Costs) -> int:
     """Mills that come in when a position leaves at a fill price: its gain less one commission."""
     entry = int(LEVELS[held.level]) + held.side * costs.slippage
     return held.side * (price - entry) * costs.tick - costs.commission
 
 
-def _stop(held: Position, costs: Costs) -> int:
+def _stop(held: Holding, costs: Costs) -> int:
     return int(LEVELS[held.level]) + held.side * (costs.slippage + costs.breakeven)
 
 
 def _bar(
-    held: Position, action: Action, before: int, after: int, last: bool, costs: Costs
-) -> tuple[Position, int] | None:
-    """The position after a bar between two levels, and the mills that it brought; None if the
-    action is illegal. last: whether the bar is the flat bar, at whose close every position leaves.
+    held: Holding, action: Action, before: int, after: int, last: bool, costs: Costs
+) -> tuple[Holding, int] | None:
+    """Return the position after a bar between two levels, and the mills that it brought.
+
+    None if the action is illegal. last: whether the bar is the flat bar, at whose close every
+    position leaves.
     """
     open_, high, low, close = bar_between(np.array(before), np.array(after)).tolist()
     side, cash = held.side, 0
     if action in (Action.BUY, Action.SELL):
         if side or last:
             return None
-        held, cash = Position(1 if action == Action.BUY else -1, before, False), -costs.commission
+        held, cash = Holding(1 if action == Action.BUY else -1, before, False), -costs.commission
     elif action == Action.CLOSE:
         if not side:
             return None
@@ -108,8 +110,9 @@ def _bar(
 
 
 @dataclass(frozen=True)
-class _Bars:
+class _Outcomes:
     """What every action does in every position on every move of the chain, of one kind of bar.
+
     after: int64[A, P, M] positions; cash: int64[A, P, M] mills; legal: bool[A, P, M].
     """
 
@@ -118,7 +121,7 @@ class _Bars:
     legal: np.ndarray
 
 
-def _bars(moves: np.ndarray, last: bool, costs: Costs) -> _Bars:
+def _bars(moves: np.ndarray, last: bool, costs: Costs) -> _Outcomes:
     shape = (len(ACTIONS), len(POSITIONS), len(moves))
     after, cash, legal = np.zeros(shape, int), np.zeros(shape, int), np.zeros(shape, bool)
     levels = level_of(moves).tolist()
@@ -128,7 +131,7 @@ def _bars(moves: np.ndarray, last: bool, costs: Costs) -> _Bars:
                 if found := _bar(held, action, before, following, last, costs):
                     after[a, p, m], cash[a, p, m] = PLACE[found[0]], found[1]
                     legal[a, p, m] = True
-    return _Bars(after, cash, legal)
+    return _Outcomes(after, cash, legal)
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,8 @@ class Solution:
     value: np.ndarray
     action: np.ndarray
     moves: np.ndarray
-    inner: _Bars
-    final: _Bars
+    inner: _Outcomes
+    final: _Outcomes
 
 
 def solve(pull: float, bars: int, costs: Costs) -> Solution:
@@ -180,7 +183,7 @@ def play(solution: Solution, states: np.ndarray) -> int:
 
 
 def is_known(config: RunConfig, market: Market) -> bool:
-    """Whether the best policy of a market is known: see the head of this module."""
+    """Return whether the best policy of a market is known: see the head of this module."""
     data, env, brackets = config.data, config.env, config.brackets
     nearest = min(
         brackets.stop_thousandths * min(1, brackets.target_multiple), brackets.trail_thousandths
@@ -218,7 +221,7 @@ def best_profit(
 
 
 def states_of(opened: np.ndarray, close: np.ndarray) -> np.ndarray:
-    """int64[T]: the state of the chain at the close of each bar. No two moves are alike, so each
+    """Return the state of the chain at the close of each bar (int64[T]). No two moves are alike, so each
     tells its state.
     """
     gaps = np.diff(LEVELS)
@@ -230,7 +233,5 @@ def states_of(opened: np.ndarray, close: np.ndarray) -> np.ndarray:
 
 
 def share_of(profit: float, best: float | None) -> dict[str, float]:
-    """The figure `optimum_share`: a profit over that of the best policy; none where it is not
-    known.
-    """
+    """Return the metric `optimum_share`: a profit over that of the best policy; none if unknown."""
     return {} if best is None else {"optimum_share": profit / best}

@@ -1,12 +1,12 @@
-"""The policy bundle, the export of a training run: weights, frozen observation statistics, and a
-schema.
+"""The policy bundle, the export of a training run.
 
-A bundle is a folder of `storage.checkpoint`, with every byte covered by SHA-256 and no pickle:
-`policy.npz`,
-`schema.json` and `manifest.json`. The schema names every observation slot and every action, and records their digests.
-If this version of the package would build other slots or actions, `load_policy` refuses the bundle.
+It holds weights, frozen observation statistics, and a schema. A bundle is a folder of
+`storage.checkpoint`, with every byte covered by SHA-256 and no pickle: `policy.npz`, `schema.json`
+and `manifest.json`. The schema names every observation slot and every action, and records their
+digests. If this version of the package would build other slots or actions, `load_policy` refuses
+the bundle.
 
-Which policy a figure is about: a digest of its numbers.
+A digest of a policy's numbers says which policy a metric is about.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from jaxtrade.data.market import Markets
 from jaxtrade.data.members import groups_of
 from jaxtrade.env.params import make_env
 from jaxtrade.errors import CheckpointError
-from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
+from jaxtrade.evaluation.loaded_policy import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats
+from jaxtrade.rl.advice import Fusion, make_fusion
 from jaxtrade.rl.algorithms import LEARNERS, first_policy, make_algorithm
-from jaxtrade.rl.listening import Fusion, make_fusion
-from jaxtrade.rl.state import Opening, Policy
+from jaxtrade.rl.state import Policy, UnlockState
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree
 
@@ -46,8 +46,9 @@ LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost",
 
 
 def observation_schema(env: Any) -> dict[str, Any]:
-    """Scaling, size and slots of an environment's observation. Each slot has a name, a unit and a
-    warm-up in bars.
+    """Describe the observation of an environment: its scaling, size and slots.
+
+    Each slot has a name, a unit and a warm-up in bars.
     """
     spec = env.observation_spec
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
@@ -55,13 +56,14 @@ def observation_schema(env: Any) -> dict[str, Any]:
 
 
 def action_schema(env: Any) -> dict[str, Any]:
-    """Names of an environment's actions, in the order of their ids."""
+    """List the names of an environment's actions, in the order of their ids."""
     return {"names": list(env.actions)}
 
 
 def absent_slots(env: Any, market: Markets) -> list[str]:
-    """Names of the slots that are constant in this market: features that need volume, if the bars
-    have none.
+    """List the slots that are constant in this market.
+
+    They are features that need volume, if the bars have none.
     """
     if market.has_volume:
         return []
@@ -70,12 +72,14 @@ def absent_slots(env: Any, market: Markets) -> list[str]:
 
 
 def digest(part: Mapping[str, Any]) -> str:
-    """sha256 (hex) of a part of the schema in canonical JSON."""
+    """Return the sha256 (hex) of a part of the schema in canonical JSON."""
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def make_schema(env: Any, market: Markets, config: RunConfig) -> dict[str, Any]:
-    """The content of `schema.json`. absent: slots that are constant in the training data.
+    """Return the content of `schema.json`.
+
+    absent: slots that are constant in the training data.
 
     market: that of the run; of a set the schema has `markets` and the `groups` of its statistics.
     """
@@ -113,9 +117,9 @@ def make_schema(env: Any, market: Markets, config: RunConfig) -> dict[str, Any]:
 def save_policy_bundle(
     directory: Path, policy: Policy, env: Any, market: Markets, config: RunConfig
 ) -> Path:
-    """Write the bundle -> its folder. An old bundle is replaced only when the new one is complete.
+    """Write the bundle, and return its folder. Raises OSError (disk).
 
-    Raises OSError (disk).
+    An old bundle is replaced only when the new one is complete.
     """
     schema = make_schema(env, market, config)
     opening = bool(policy.opening)  # True if the run stopped before its new actions were fully open
@@ -127,8 +131,9 @@ def load_policy(directory: Path | str, symbol: str | None = None) -> LoadedPolic
 
     Args:
         symbol: the market on which the policy is to act. A policy that was trained on several
-            symbols with statistics of their own needs it before it can act (or see
-            `LoadedPolicy.for_symbol`).
+            symbols with statistics of their own needs it before it can act (or
+            see `LoadedPolicy.for_symbol`).
+
     Raises:
         ConfigError: the policy was not trained on this symbol.
         CheckpointError: there is no bundle, its bytes are damaged, it has another format, or this
@@ -154,8 +159,10 @@ def load_policy(directory: Path | str, symbol: str | None = None) -> LoadedPolic
 
 
 def _config_of(schema: dict[str, Any], path: Path) -> RunConfig:
-    """The configuration of the bundle's learner and network. A bundle without `algorithm` is one of
-    PPO. Raises CheckpointError."""
+    """Return the configuration of the bundle's learner and network. Raises CheckpointError.
+
+    A bundle without `algorithm` is one of PPO.
+    """
     algorithm = schema.get("algorithm", "ppo")
     if algorithm not in LEARNERS:
         raise CheckpointError(
@@ -212,7 +219,7 @@ def _check_schema(schema: dict[str, Any], path: Path) -> None:
 
 
 def _env_of(schema: dict[str, Any], path: Path) -> Any:
-    """The environment in which the bundle's policy acts."""
+    """Make the environment in which the bundle's policy acts."""
     symbols = schema.get("market", {}).get("symbols", ())
     return make_env(
         RunConfig.model_construct(
@@ -236,7 +243,7 @@ def _rebuild(model: type[ModelT], schema: dict[str, Any], part: str, path: Path)
 
 
 def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
-    """The first thing that differs, in words."""
+    """Describe the first thing that differs, in words."""
     key = "slots" if "slots" in saved else "names"
     old, new = saved[key], built[key]
     if len(old) != len(new):
@@ -255,18 +262,20 @@ def policy_structure(
     fusion: Fusion | None = None,
     groups: int = 1,
 ) -> Policy:
-    """Shapes and dtypes of the policy that `config` trains. size: slots of an observation. actions:
-    their number.
+    """Return shapes and dtypes of the policy that `config` trains.
 
-    opening: True if the policy holds an `Opening`, because its new actions are not fully open.
-        groups: of its
-    observation statistics, one for each symbol of a set.
+    Args:
+        size: slots of an observation.
+        actions: their number.
+        opening: True if the policy holds an `UnlockState`, because its new actions are not
+            fully open.
+        groups: of its observation statistics, one for each symbol of a set.
     """
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
         trust = fusion and fusion.no_trust()
-        opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
+        opened = UnlockState(jnp.zeros(actions, bool), scalar, scalar) if opening else None
         first = first_policy(config, actions, size, key, fusion).replace(
             fusion=trust, opening=opened
         )
@@ -280,10 +289,9 @@ def policy_structure(
 
 
 def policy_digest(policy: PyTree) -> str:
-    """sha256 (hex) of a policy's leaves, with their names, types and shapes. Policies with equal
-    bits have equal ones.
+    """Return the sha256 (hex) of a policy's leaves, with their names, types and shapes.
 
-    Random keys count as their bits.
+    Bit-identical policies have equal digests. Random keys count as their bits.
     """
     found = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(policy):

@@ -1,6 +1,4 @@
-"""What an evaluation records: one row per decision bar, the bars themselves, and the checks of a
-record.
-"""
+"""The record of an evaluation: one row per decision bar, the bars themselves, and its checks."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from flax import struct
 
 from jaxtrade.env.state import OFF, AccountParams, EndReason, Trailing
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import money
+from jaxtrade.formatting import money
 from jaxtrade.types import MarketData, SessionSet
 
 MONEY_LIMIT = OFF // 2  # beyond this |equity| one more bar could overflow int32
@@ -23,22 +21,23 @@ PASSES: tuple[Pass, ...] = ("strategy", "account")
 
 
 class Record(struct.PyTreeNode):
-    """One row per decision bar, L in all. The decision is at the close of bar `row`; its effects
-    happen in `row + 1`.
+    """One row per decision bar, L in all.
+
+    The decision is at the close of bar `row`; its effects happen in `row + 1`.
 
     row: int32[L] market row.
     ref: reference of the observation at the decision, ObservationRef with leaves [L, ...].
     action: int32[L] id of the action, or NO_ACTION.
-    legal: bool[L] True if the mask allowed the action, and calendar and account permitted the
-        order.
-    carried, quantity: int32[L] position before and after bar `row + 1`, in contracts. stop:
-        int32[L] its stop after it.
+    legal: bool[L] True if the mask allowed the action, and calendar and account permitted
+        the order.
+    carried, quantity: int32[L] position before and after bar `row + 1`, in contracts.
+    stop: int32[L] its stop after it.
     event: Event with leaves [L].
     equity, high_water: mills after the bar; int32[L] in the scan, int64[L] on the host.
         `high_water` is the level that the drawdown floor follows, by the account's `Trailing`. A
         mark at the end of a session appears from the next session on.
-    account: int32[L] number of the account, from 0. active: bool[L] True if it was still open when
-        the bar began.
+    account: int32[L] number of the account, from 0.
+    active: bool[L] True if it was still open when the bar began.
     end: int32[L] EndReason if the account ended in this bar, else NONE.
     target: bool[L] True if the realised profit has reached the target.
     reward: float32[L] as in training, 0 where not active. None (static) if it was not requested.
@@ -68,9 +67,13 @@ class Record(struct.PyTreeNode):
         return self.ref.mask
 
 
-class Steps(NamedTuple):
-    """What the programs of an evaluation step. bars: over all sessions. longest: bars of the
-    longest session. sessions: their number."""
+class EvaluationSteps(NamedTuple):
+    """What the programs of an evaluation step.
+
+    bars: over all sessions.
+    longest: bars of the longest session.
+    sessions: their number.
+    """
 
     bars: int
     longest: int
@@ -81,23 +84,24 @@ class Steps(NamedTuple):
 class DecisionBars:
     """The L decision bars of a set of n sessions, on the host.
 
-    rows: int64[L] market rows in time order. session: int64[L] number of each bar's session in the
-        set, 0..n-1. ids:
-    int64[n] rows of the session table. date: datetime64[D][n] trade dates. steps: what the compiled
-    programs step, as much as these sessions have or more; what they do beyond is left out of the
-    record. None: as much.
+    rows: int64[L] market rows in time order.
+    session: int64[L] number of each bar's session in the set, 0..n-1.
+    ids: int64[n] rows of the session table.
+    date: datetime64[D][n] trade dates.
+    steps: what the compiled programs step, as much as these sessions have or more; what they do
+        beyond is left out of the record. None: as much.
     """
 
     rows: np.ndarray
     session: np.ndarray
     ids: np.ndarray
     date: np.ndarray
-    steps: Steps | None = None
+    steps: EvaluationSteps | None = None
 
     @property
-    def own_steps(self) -> Steps:
+    def own_steps(self) -> EvaluationSteps:
         """What these sessions have."""
-        return Steps(len(self.rows), int(np.bincount(self.session).max()), len(self.ids))
+        return EvaluationSteps(len(self.rows), int(np.bincount(self.session).max()), len(self.ids))
 
     @property
     def length(self) -> int:
@@ -121,10 +125,11 @@ class DecisionBars:
 
 
 def decision_bars(
-    market: MarketData, sessions: SessionSet, steps: Steps | None = None
+    market: MarketData, sessions: SessionSet, steps: EvaluationSteps | None = None
 ) -> DecisionBars:
-    """Every decision bar of `sessions`. Raises DataError if the set is empty, repeats a session or
-    is out of order.
+    """List every decision bar of `sessions`.
+
+    Raises DataError if the set is empty, repeats a session or is out of order.
 
     steps: see `DecisionBars`. The symbols of a set have the same number, so that one program serves
         them all.
@@ -150,9 +155,9 @@ def decision_bars(
     return found
 
 
-def longest(of: Sequence[DecisionBars]) -> Steps:
-    """The steps of programs that serve several sets of sessions."""
-    return Steps(
+def longest(of: Sequence[DecisionBars]) -> EvaluationSteps:
+    """Return the steps of programs that serve several sets of sessions."""
+    return EvaluationSteps(
         max(each.length for each in of),
         max(each.longest for each in of),
         max(each.num_sessions for each in of),
@@ -160,7 +165,7 @@ def longest(of: Sequence[DecisionBars]) -> Steps:
 
 
 def without_rules(account: AccountParams) -> AccountParams:
-    """The account rules of the STRATEGY pass: drawdown, daily loss and target off.
+    """Return the account rules of the STRATEGY pass: drawdown, daily loss and target off.
 
     The contract cap and the reward unit stay. The high-water mark follows live equity.
     """
@@ -177,9 +182,10 @@ def without_rules(account: AccountParams) -> AccountParams:
     )
 
 
-def checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:
-    """Check the invariants of a record, and return it with its money in int64. Raises as
-    `backtest`.
+def check_record(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:
+    """Check the invariants of a record, and return it with its money in int64.
+
+    Raises as `backtest`.
     """
     if not np.array_equal(record.row, decisions.rows):
         missed = len(np.setdiff1d(decisions.rows, record.row))
@@ -206,9 +212,7 @@ def checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> 
 
 
 def _added_up(record: Record, decisions: DecisionBars) -> Record:
-    """Turn money that was counted per session into running totals over the sessions of each
-    account.
-    """
+    """Turn money counted per session into running totals over the sessions of each account."""
     number, change = record.account[decisions.last], record.equity[decisions.last]
     before = np.cumsum(change) - change
     offset = (before - before[np.searchsorted(number, number)])[decisions.session]

@@ -1,5 +1,6 @@
-"""`records.npz` of an evaluation: what a report or a comparison needs later, without running
-anything again.
+"""`records.npz` of an evaluation: what a report or a comparison needs later.
+
+Nothing has to run again for it.
 
 The file holds integers in the narrowest type that fits, slowly changing columns as differences, and
 no time of writing: equal evaluations give equal bytes. This module loads no JAX.
@@ -79,25 +80,30 @@ KINDS = (
 
 @dataclass(frozen=True)
 class PassRecords:
-    """One pass of the shown agent: one entry for each of the L decision bars, its state after the
-    bar that follows. Of S symbols in one account, quantity is [L, S], and mask, stop, target,
-    high_water and reached have no entries.
+    """One pass of the shown agent: one entry for each of the L decision bars.
 
-    action: int64[L] id of the action, -1 for an order without one. legal: bool[L] whether it was
-        allowed.
-    mask: bool[L, A] legal actions at the decision. quantity: int64[L] contracts held, with sign.
-    stop, target: int64[L] levels in ticks, `ABSENT` for none. equity, high_water: int64[L] mills
-        from the start
-    balance. floor: int64[L] mills, the drawdown floor; `ABSENT` for none. account: int64[L] its
-    number, from 0.
-    active: bool[L] whether it was open when the bar began. end: int64[L] `env.state.EndReason`.
-    reached: bool[L] whether its realised profit had reached the target. profit: int64[L, S] mills,
-        the share of each symbol in the change of equity; without entries for one symbol.
-    events: bar, kind, quantity, price, reason: int64[E] each, in time order. bar: index 0..L-1 of
-        the decision bar, so
-    the fill is in the bar after it. kind: index in `KINDS`. quantity: contracts with the sign of
-    the position. price: ticks, slippage included. reason: `env.state.ExitReason`, 0 for an entry.
-    Of several symbols as `evaluation.trades.joint_fills`.
+    An entry is the state after the bar that follows. Of S symbols in one account, quantity is
+    [L, S], and mask, stop, target, high_water and reached have no entries.
+
+    action: int64[L] id of the action, -1 for an order without one.
+    legal: bool[L] whether it was allowed.
+    mask: bool[L, A] legal actions at the decision.
+    quantity: int64[L] contracts held, with sign.
+    stop, target: int64[L] levels in ticks, `ABSENT` for none.
+    equity, high_water: int64[L] mills from the start balance.
+    floor: int64[L] mills, the drawdown floor; `ABSENT` for none.
+    account: int64[L] its number, from 0.
+    active: bool[L] whether it was open when the bar began.
+    end: int64[L] `env.state.EndReason`.
+    reached: bool[L] whether its realised profit had reached the target.
+    profit: int64[L, S] mills, the share of each symbol in the change of equity; without entries for
+        one symbol.
+    events: int64[E] each, in time order; of several symbols as `evaluation.trades.joint_fills`.
+        bar: index 0..L-1 of the decision bar, so the fill is in the bar after it.
+        kind: index in `KINDS`.
+        quantity: contracts with the sign of the position.
+        price: ticks, slippage included.
+        reason: `env.state.ExitReason`, 0 for an entry.
     """
 
     action: np.ndarray
@@ -121,15 +127,15 @@ class PassRecords:
 class BarRecords:
     """The B bars of the evaluated sessions: of each its decision bars, then its flat bar.
 
-    row: int64[B] market row. time: int64[B] UTC seconds of the open. session: int64[B] number of
-        the session, 0..D-1.
-    open, high, low, close: int64[B] ticks (mid prices of two-sided bars). decision: int64[L] index
-        (0..B-1) of each
-    decision bar; its effects are in the bar after it.
-    strategy, account: the shown agent's passes. trades: agent -> column -> int64[K], as
-        `evaluation.trades.Trades`.
-    Of S symbols in one account the bars are those that they share: prices int64[B, S], each in
-        ticks of its symbol; trades are fills, as `evaluation.trades.joint_fills`.
+    row: int64[B] market row.
+    time: int64[B] UTC seconds of the open.
+    session: int64[B] number of the session, 0..D-1.
+    open, high, low, close: int64[B] ticks (mid prices of two-sided bars).
+    decision: int64[L] index (0..B-1) of each decision bar; its effects are in the bar after it.
+    strategy, account: the shown agent's passes.
+    trades: agent -> column -> int64[K], as `evaluation.trades.Trades`. Of S symbols in one account
+        the bars are those that they share: prices int64[B, S], each in ticks of its symbol; trades
+        are fills, as `evaluation.trades.joint_fills`.
     """
 
     row: np.ndarray
@@ -149,16 +155,16 @@ class BarRecords:
 class EvaluationRecords:
     """What an evaluation leaves for later, A agents over D days.
 
-    agents: their names. shown: the agent that `bars` is about, the first one by default. dates:
-        datetime64[D][D] trade
-    dates. daily_net, account_daily_net: float64[A, D] dollars of each day, account rules off and
-    on.
+    agents: their names.
+    shown: the agent that `bars` is about, the first one by default.
+    dates: datetime64[D][D] trade dates.
+    daily_net, account_daily_net: float64[A, D] dollars of each day, account rules off and on.
     meta: JSON values: `settings` as in `evaluation.json`, `split`, `seed` and `agent` (index in a
-        sweep, else None) of
-    the policy; of a run's evaluation also `day_bars`, by symbol the digests of the dates
-    (`evaluation.openings`), and
-    `policy_sha256` (`evaluation.policy`); with `bars` also `labels`, `actions` (names by id), `tick_size` (text,
-    points; of several symbols one for each), `decimals`, `bar_seconds`, `zone` and `start_balance`.
+        sweep, else None) of the policy; of a run's evaluation also `day_bars`, by symbol the
+        digests of the dates (`evaluation.test_set_history`), and `policy_sha256`
+        (`evaluation.policy`); with `bars` also `labels`, `actions` (names by id), `tick_size`
+        (text, points; of several symbols one for each), `decimals`, `bar_seconds`, `zone`
+        and `start_balance`.
     bars: None where days are all that is kept: of a set taken together.
     """
 
@@ -175,7 +181,7 @@ class EvaluationRecords:
 
 
 def write_records(path: Path, records: EvaluationRecords) -> None:
-    """Write the file; the same records give the same bytes. Raises OSError (disk)."""
+    """Write the file; equal records give equal bytes. Raises OSError (disk)."""
     arrays: dict[str, np.ndarray] = {
         "dates": records.dates.astype("datetime64[D]").astype(np.int32),
         "daily_net": np.asarray(records.daily_net, np.float64),
@@ -202,32 +208,34 @@ def write_records(path: Path, records: EvaluationRecords) -> None:
 
 
 def _bar_arrays(agents: tuple[str, ...], bars: BarRecords) -> dict[str, np.ndarray]:
-    """Name in the file -> array, of everything but the days."""
-    arrays = {f"bars.{name}": _stored(name, getattr(bars, name)) for name in BAR_COLUMNS}
+    """Return name in the file -> array, of everything but the days."""
+    arrays = {f"bars.{name}": _encode_column(name, getattr(bars, name)) for name in BAR_COLUMNS}
     for which in PASSES:
         each: PassRecords = getattr(bars, which)
         columns = {name: getattr(each, name) for name in STEP_COLUMNS}
         arrays |= {
-            f"{which}.{name}": _stored(name, values)
+            f"{which}.{name}": _encode_column(name, values)
             for name, values in columns.items()
             if values.size
         }
         if each.mask.size:
             arrays[f"{which}.mask"] = np.packbits(each.mask, axis=1)
         arrays |= {
-            f"{which}.event.{name}": _stored(name, values) for name, values in each.events.items()
+            f"{which}.event.{name}": _encode_column(name, values)
+            for name, values in each.events.items()
         }
     for number, agent in enumerate(agents):
         arrays |= {
-            f"trades.{number}.{name}": _stored(name, values)
+            f"trades.{number}.{name}": _encode_column(name, values)
             for name, values in bars.trades[agent].items()
         }
     return arrays
 
 
-def _stored(name: str, values: np.ndarray) -> np.ndarray:
-    """A column as the file holds it: flags as bits, differences where they are smaller, the
-    narrowest type.
+def _encode_column(name: str, values: np.ndarray) -> np.ndarray:
+    """Encode a column as the file holds it.
+
+    Flags are bits, differences are stored where they are smaller, and the type is the narrowest.
     """
     if name in FLAGS:
         return np.packbits(values)
@@ -236,7 +244,7 @@ def _stored(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
-    """The integers in the smallest signed type that holds all of them."""
+    """Convert integers to the smallest signed type that holds all of them."""
     for kind in (np.int8, np.int16, np.int32):
         if np.array_equal(narrow := values.astype(kind), values):
             return narrow
@@ -247,10 +255,10 @@ def _narrow(values: np.ndarray) -> np.ndarray:
 
 
 def read_records(path: Path) -> EvaluationRecords:
-    """Read a `records.npz`. Raises DataError, which names the file, where it is absent, damaged or
-    of another format.
+    """Read a `records.npz`.
 
-    Runs of earlier versions have no such file; an evaluation makes it.
+    Runs of earlier versions have no such file; an evaluation makes it. Raises DataError, which
+    names the file, where it is absent, damaged or of another format.
     """
     try:
         arrays = read_arrays(path)
@@ -276,8 +284,9 @@ def read_records(path: Path) -> EvaluationRecords:
 
 
 def _records(meta: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> EvaluationRecords:
-    """The content of a file. Raises KeyError and ValueError where parts are missing or do not fit
-    together.
+    """Decode the content of a file.
+
+    Raises KeyError and ValueError where parts are missing or do not fit together.
     """
     agents, shown = tuple(meta.pop("agents")), meta.pop("shown")
     dates = arrays["dates"].astype("datetime64[D]")
@@ -334,13 +343,16 @@ def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray
 
 
 def _group(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The columns whose names in the file begin with `prefix`, by the rest of their names."""
+    """Select the columns whose names begin with `prefix`, by the rest of their names."""
     names = [name.removeprefix(prefix) for name in arrays if name.startswith(prefix)]
     return {name: _whole(name, arrays[f"{prefix}{name}"]) for name in names}
 
 
 def _whole(name: str, stored: np.ndarray, length: int | None = None) -> np.ndarray:
-    """The column that `_stored` has packed. length: number of entries of a column of flags."""
+    """Unpack the column that `_encode_column` has packed.
+
+    length: number of entries of a column of flags.
+    """
     if name in FLAGS:
         return np.unpackbits(stored, count=length).astype(bool)
     values = stored.astype(np.int64)

@@ -1,5 +1,4 @@
-"""Print one session bar by bar: the observation, the legal actions, the chosen action and the
-fills.
+"""Print one session bar by bar: observation, legal actions, chosen action and fills.
 
 Each line shows the state before the decision, then the decision, then the result of the next bar.
 """
@@ -30,7 +29,7 @@ from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.record import DecisionBars, Record, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
-from jaxtrade.notation import local, points, price, shown
+from jaxtrade.formatting import format_number, local, points, price
 from jaxtrade.types import Learner, PyTree
 
 SHORT = {
@@ -70,7 +69,7 @@ def _session_index(market: Market | Portfolio, session: str) -> int:
 
 
 def _fills(event: Event, i: int, contract: Contract) -> str:
-    """The fills in the bar after decision `i`, as text. The leaves of `event` are [L]."""
+    """Format the fills in the bar after decision `i`. The leaves of `event` are [L]."""
     reason = ExitReason(int(event.exit_reason[i])).name.lower()
     return ", ".join(
         f"{word} {quantity[i]:+d} @ {price(at[i], contract)}"
@@ -84,11 +83,11 @@ def _fills(event: Event, i: int, contract: Contract) -> str:
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
-    """Names and indices of the slots to show.
+    """Return names and indices of the slots to show.
 
     They are the features of the newest window bar, then all slots that belong to no bar, flags
-    last. The context slots of the decision bar are left out, because they would not fit into a
-    line.
+    last. The context slots of the decision bar are left out, because they would not fit into
+    a line.
     """
     names = env.observation_spec.names
     newest = {f"{name}[t-1]" for name in env.config.features}
@@ -99,7 +98,7 @@ def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
 
 
 def _dollars(mills: Any) -> str:
-    return shown(None if int(mills) == NO_FLOOR else int(mills) / 1000, "ratio")
+    return format_number(None if int(mills) == NO_FLOOR else int(mills) / 1000, "ratio")
 
 
 def replay_lines(
@@ -110,8 +109,9 @@ def replay_lines(
     policy: PyTree,
     session: str,
 ) -> Iterator[str]:
-    """Four header lines, then one line per decision bar. The greedy policy trades a new account
-    under the run's rules.
+    """Yield four header lines, then one line per decision bar.
+
+    The greedy policy trades a new account under the run's rules.
 
     session: trade date YYYY-MM-DD. Raises ConfigError if it is not a trade date of the market.
     """
@@ -188,7 +188,7 @@ def joint_lines(
     policy: PyTree,
     session: str,
 ) -> Iterator[str]:
-    """`replay_lines` of `allocate`: two header lines, then one line per decision bar."""
+    """Yield the `replay_lines` of `allocate`: two header lines, then one line per decision bar."""
     sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
     params = params.replace(sessions=sessions)
     decisions = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
@@ -220,7 +220,7 @@ def joint_lines(
 
 
 def _joint_fills(event: PortfolioEvent, i: int, market: Portfolio) -> str:
-    """The fills of every symbol in the bar after decision `i`, as text."""
+    """Format the fills of every symbol in the bar after decision `i`."""
     return ", ".join(
         f"{contract.symbol} {word} {quantity[i, s]:+d} @ {price(at[i, s], contract)}"
         for s, contract in enumerate(market.contracts)
@@ -244,16 +244,20 @@ def _joint_fills(event: PortfolioEvent, i: int, market: Portfolio) -> str:
 def last_session(
     record: Record, decisions: DecisionBars, market: Market, params: EnvParams
 ) -> dict[str, Any]:
-    """The last session of a record, for `json.dumps`.
+    """Return the last session of a record, for `json.dumps`.
 
     Args:
-        record: of an account pass over `decisions`. params: those of the pass.
+        record: of an account pass over `decisions`.
+        params: those of the pass.
+
     Returns:
-        symbol, date (trade date, ISO), decimals of a price; lists by bar: time ("HH:MM", exchange
-        time of the bar's open), open, high, low, close (points, mid prices of two-sided bars),
-        equity and floor (dollars of profit of the account after the bar; floor None where there is
-        none or the account has ended), position (contracts). trades: side, contracts, entry and
-        exit (indices of bars), entry_price, exit_price (points), reason, net (dollars).
+        symbol, date (trade date, ISO), decimals of a price, and:
+        lists by bar: time ("HH:MM", exchange time of the bar's open), open, high, low, close
+            (points, mid prices of two-sided bars), equity and floor (dollars of profit of the
+            account after the bar; floor None where there is none or the account has ended),
+            position (contracts).
+        trades: side, contracts, entry and exit (indices of bars), entry_price, exit_price
+            (points), reason, net (dollars).
     """
     chosen = np.flatnonzero(decisions.session == len(decisions.ids) - 1)
     rows = (

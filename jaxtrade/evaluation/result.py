@@ -1,10 +1,10 @@
 """The result of an evaluation: its agents in both passes, and what can be made of them.
 
 An evaluation is its records and its plain document (`to_json`); the console table, the page of a
-notebook, frames and pictures are views of these two (`report`, `frames`, `plot`). The results are
+notebook, frames and plots are views of these two (`report`, `frames`, `plot`). The results are
 `EvaluationResult` of an account that trades one symbol; `joint.JointResult` of an account that holds
 several (`allocate`); `SetResult` of several symbols with an account each; and
-`runs.stored.StoredEvaluation`, any of them read from its folder.
+`runs.stored_run.StoredEvaluation`, any of them read from its folder.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL
-from jaxtrade.evaluation import frames, metrics, report
-from jaxtrade.evaluation.openings import SplitHistory, history_json
+from jaxtrade.evaluation import frames, metrics, results_table
 from jaxtrade.evaluation.record import PASSES, DecisionBars, Pass, Record
 from jaxtrade.evaluation.records import (
     ABSENT,
@@ -29,8 +28,16 @@ from jaxtrade.evaluation.records import (
     EvaluationRecords,
     PassRecords,
 )
-from jaxtrade.evaluation.trades import BarClock, Figures, Trades, fills, joined, strategy_figures
-from jaxtrade.notation import money
+from jaxtrade.evaluation.test_set_history import SplitHistory, history_json
+from jaxtrade.evaluation.trades import (
+    BarClock,
+    Figures,
+    Trades,
+    concatenate_trades,
+    fills,
+    strategy_metrics,
+)
+from jaxtrade.formatting import money
 from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
@@ -47,9 +54,10 @@ class AgentResult:
     """One agent in both passes.
 
     strategy, account: the records of the passes (`record.Record`, of `allocate`
-        `joint.JointRecord`); of a set a tuple, one for each symbol. trades: those of the strategy
-        pass (`trades.Trades`), whose net sums to its final equity, in mills; of `allocate` its
-        fills, as a frame. strategy_figures, account_figures: by name.
+        `joint.JointRecord`); of a set a tuple, one for each symbol.
+    trades: those of the strategy pass (`trades.Trades`), whose net sums to its final equity, in
+        mills; of `allocate` its fills, as a frame.
+    strategy_figures, account_figures: by name.
     """
 
     name: str
@@ -70,41 +78,44 @@ class AgentResult:
         )
 
 
-class Views:
+class ResultViews:
     """What is shown of any evaluation, from its document and its equity."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for `json.dumps`; undefined figures are None."""
+        """Return plain data for `json.dumps`; undefined metrics are None."""
         raise NotImplementedError
 
     def equity_of(self, name: str) -> pd.DataFrame:
-        """`equity` of the agent `name`. Raises KeyError."""
+        """Return the `equity` of the agent `name`. Raises KeyError."""
         raise NotImplementedError
 
     @property
     def figures(self) -> pd.DataFrame:
         """All figures: one row per (pass, figure), one column per agent."""
-        return frames.figures_frame(self.to_json()["agents"])
+        return frames.metrics_frame(self.to_json()["agents"])
 
     def plot(self, name: str | None = None) -> Figure:
-        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the
-        strategy pass; of a set, of the sum of all symbols' equities.
+        """Plot equity and drawdown of an agent in the strategy pass, as a matplotlib figure.
+
+        Of a set, it is the sum of all symbols' equities.
+
+        name: of the agent; default: the first.
         """
-        from jaxtrade.evaluation.plot import draw_equity
+        from jaxtrade.evaluation.plots.result import draw_equity
 
         document = self.to_json()
         chosen = name or next(iter(document["agents"]))
-        equity = frames.drawn(document, self.equity_of(chosen))
-        return draw_equity(equity, report.title_of(document["settings"], chosen))
+        equity = frames.collect_equity_plot(document, self.equity_of(chosen))
+        return draw_equity(equity, results_table.title_of(document["settings"], chosen))
 
     def __repr__(self) -> str:
-        return report.repr_of(type(self).__name__, self.to_json())
+        return results_table.repr_of(type(self).__name__, self.to_json())
 
     def _repr_html_(self) -> str:
-        return report.to_html(self.to_json())
+        return results_table.to_html(self.to_json())
 
 
-class Result(Views):
+class Result(ResultViews):
     """What the results in memory have in common."""
 
     agents: Any
@@ -114,11 +125,12 @@ class Result(Views):
     provenance: dict[str, Any]
     history: SplitHistory | None
     tables: Mapping[str, str] = MappingProxyType({})  # files that a command names below the table
-    pictures: tuple[str, ...] = ("prices", "day")  # of `evaluation.pictures.equity.PICTURES`
+    pictures: tuple[str, ...] = ("prices", "day")  # of `evaluation.plots.equity.PICTURES`
 
     def agent(self, name: str) -> AgentResult:
-        """The result of the agent `name`. Raises KeyError, which lists the names of this
-        evaluation.
+        """Return the result of the agent `name`.
+
+        Raises KeyError, which lists the names of this evaluation.
         """
         for result in self.agents:
             if result.name == name:
@@ -133,13 +145,18 @@ class Result(Views):
         return self.decisions.date
 
     def daily_pnl(self, agent: AgentResult, which: Pass = "strategy") -> np.ndarray:
-        """int64[n] mills: the profit of one of `agents` in a pass, by session."""
+        """Return the profit of one of `agents` in a pass, by session (int64[n], mills)."""
         record = getattr(agent, which)
         return metrics.account_session_pnl(record.equity, record.account, self.decisions.last)
 
     def to_records(self, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
-        """What the evaluation leaves for later. Its split and agent are None where the caller named
-        none. shown: the agent whose bars are kept. also: further entries of `meta`.
+        """Return what the evaluation leaves for later.
+
+        Its split and agent are None where the caller named none.
+
+        Args:
+            shown: the agent whose bars are kept.
+            also: further entries of `meta`.
         """
         net, account_net = (
             np.array([self.daily_pnl(agent, which) / 1000 for agent in self.agents])
@@ -157,14 +174,14 @@ class Result(Views):
         return EvaluationRecords(names, shown.name, self.dates, net, account_net, meta)
 
     def trades_of(self, name: str) -> pd.DataFrame:
-        """`trades` of the agent `name`. Raises KeyError."""
+        """Return the `trades` of the agent `name`. Raises KeyError."""
         raise NotImplementedError
 
     @property
     def trades(self) -> pd.DataFrame:
         """The trades of the first agent, one row each: times of the exchange, prices in points,
-        money in dollars. Of a set with a column `symbol`; of `allocate` its fills, as in
-        `trades.csv`.
+        money in dollars. Of a set with a column `symbol`; of `allocate` its fills, as
+        in `trades.csv`.
         """
         return self.trades_of(self.agents[0].name)
 
@@ -177,10 +194,10 @@ class Result(Views):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": report.FORMAT,
+            "format": results_table.FORMAT,
             "settings": self.settings,
             "labels": list(self.labels),
-            "passes": report.PASSES,
+            "passes": results_table.PASSES,
             "agents": {
                 agent.name: {
                     "about": agent.about,
@@ -196,42 +213,52 @@ class Result(Views):
         }
 
     def _parts(self) -> dict[str, Any]:
-        """What only this kind of result has in its document."""
+        """Return what only this kind of result has in its document."""
         return {}
 
     def header(self) -> list[str]:
-        """The lines above the table: sessions, conventions, costs (of each symbol) and labels."""
-        return report.header(self.to_json())
+        """Return the lines above the table.
+
+        They are sessions, conventions, costs (of each symbol) and labels.
+        """
+        return results_table.header(self.to_json())
 
     def table(self, brief: bool = False) -> str:
-        """Return the console table: a verdict of one line, the header, both passes with agents as
-        columns (of a set after a block for each symbol), then the registered sections. brief: as
-        `report.table`.
+        """Format the console table.
+
+        It has a verdict of one line, the header, both passes with agents as columns (of a set after
+        a block for each symbol), then the registered sections. brief: as `results_table.table`.
         """
-        lines = report.table(self.to_json(), self.history, brief)
+        lines = results_table.table(self.to_json(), self.history, brief)
         return "\n".join([*lines, *self._sections()])
 
     def _sections(self) -> list[str]:
         return []
 
     def verdict(self) -> str:
-        """One sentence: how the first agent compares with the baselines, on which sessions, and
-        whether it can be luck."""
+        """Say in one sentence how the first agent compares with the baselines.
+
+        The sentence also says on which sessions, and whether it can be luck.
+        """
         raise NotImplementedError
 
     def compare(
         self, unit: str = "session", of: str = "", hint: bool = False, orders: str = "trades"
     ) -> str:
-        """The verdict (`report.compared`). unit: as there. of: which market, after the number of
-        sessions. hint: name the key to raise where they are too few. orders: the figure that counts
-        the trades.
+        """Return the verdict (`results_table.compare_agents`).
+
+        Args:
+            unit: as there.
+            of: which market, after the number of sessions.
+            hint: name the key to raise where they are too few.
+            orders: the metric that counts the trades.
         """
-        key = report.key_of(self.provenance.get("split"))
+        key = results_table.split_size_key(self.provenance.get("split"))
         in_sample = any(label.startswith("in sample") for label in self.labels)
         kind = "training" if in_sample else "held-out" if key else ""
         span = several(self.settings["sessions"], f"{kind} {unit}".strip())
         standings = [
-            report.Standing(
+            results_table.AgentStanding(
                 agent.name,
                 agent.strategy_figures["net_profit"],
                 agent.strategy_figures[orders],
@@ -239,8 +266,10 @@ class Result(Views):
             )
             for agent in self.agents
         ]
-        best = self.settings.get(report.BEST)
-        return report.compared(standings, f"{span}{of}", unit, key if hint else "", best)
+        best = self.settings.get(results_table.BEST)
+        return results_table.compare_agents(
+            standings, f"{span}{of}", unit, key if hint else "", best
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,9 +277,13 @@ class EvaluationResult(Result):
     """Results of several agents over the same decision bars, in the order given.
 
     open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars); of
-        `JointResult` int[T, S]. start_balance: dollars. settings: conventions and costs. labels: notes
-        for the reader. provenance: versions, device and digests. actions: names of the actions by
-        id. history: how often these days were opened; None where nobody counted.
+        `JointResult` int[T, S].
+    start_balance: dollars.
+    settings: conventions and costs.
+    labels: notes for the reader.
+    provenance: versions, device and digests.
+    actions: names of the actions by id.
+    history: how often these days were looked at; None where nobody counted.
     """
 
     agents: tuple[AgentResult, ...]
@@ -268,7 +301,7 @@ class EvaluationResult(Result):
     history: SplitHistory | None = None
 
     def _sections(self) -> list[str]:
-        return report.sections(self)
+        return results_table.sections(self)
 
     def verdict(self) -> str:
         return self.compare()
@@ -285,7 +318,7 @@ class EvaluationResult(Result):
         )
 
     def to_records(self, shown: AgentResult, also: Also = NOTHING) -> EvaluationRecords:
-        """The days, and the bars with what the agent `shown` did there."""
+        """Return the days, and the bars with what the agent `shown` did there."""
         decisions, clock = self.decisions, self.clock
         # All decision bars, with the flat bar of each session after its last one.
         after, last = decisions.last + 1, decisions.last
@@ -344,13 +377,16 @@ class EvaluationResult(Result):
 
 
 def floor_of(record: Any) -> np.ndarray:
-    """int64[L] mills: the drawdown floor after each bar, `ABSENT` for none."""
+    """Return the drawdown floor after each bar, `ABSENT` for none (int64[L], mills)."""
     floor = np.asarray(record.event.floor, np.int64)
     return np.where(floor == NO_FLOOR, ABSENT, floor)
 
 
 def _level(level: np.ndarray, quantity: np.ndarray) -> np.ndarray:
-    """int64[L] ticks; `ABSENT` without a position, and where the position has no such level."""
+    """Return a level in ticks (int64[L]).
+
+    It is `ABSENT` without a position, and where the position has no such level.
+    """
     whole = np.asarray(level, np.int64)
     return np.where((quantity == 0) | (np.abs(whole) >= NO_LEVEL), ABSENT, whole)
 
@@ -372,9 +408,11 @@ SAME = (
 class SetResult(Result):
     """The evaluations of a set's symbols over the same split, by symbol, with the same agents.
 
-    Every symbol trades an account of its own, under the same rules. provenance: versions, device
-    and digests. digests: sha256 of the run's configuration and of all data. history: how often
-    these days were opened; None where nobody counted.
+    Every symbol trades an account of its own, under the same rules.
+
+    provenance: versions, device and digests.
+    digests: sha256 of the run's configuration and of all data.
+    history: how often these days were looked at; None where nobody counted.
     """
 
     symbols: dict[str, EvaluationResult]
@@ -385,7 +423,7 @@ class SetResult(Result):
     @cached_property
     def agents(self) -> tuple[AgentResult, ...]:
         """The agents over all symbols, in the order given."""
-        return pooled(list(self.symbols.values()))
+        return pool_results(list(self.symbols.values()))
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -405,8 +443,9 @@ class SetResult(Result):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Notes for the reader. A note that does not hold for every symbol begins with those for
-        which it does.
+        """Notes for the reader.
+
+        A note that does not hold for every symbol begins with those for which it does.
         """
         found: dict[str, list[str]] = {}
         for symbol, result in self.symbols.items():
@@ -425,7 +464,7 @@ class SetResult(Result):
         return trade_dates(list(self.symbols.values()))
 
     def daily_pnl(self, agent: AgentResult, which: Pass = "strategy") -> np.ndarray:
-        """int64[n] mills: the profit of one of `agents` in a pass, by trade date."""
+        """Return the profit of one of `agents` in a pass, by trade date (int64[n], mills)."""
         each = list(self.symbols.values())
         return by_date(each, [own.daily_pnl(own.agent(agent.name), which) for own in each])
 
@@ -460,11 +499,10 @@ SUMS = (
 )
 
 
-def pooled(results: Sequence[EvaluationResult]) -> tuple[AgentResult, ...]:
-    """Each agent over all symbols, in the order of the agents. results: one for each symbol, with
-    the same agents.
+def pool_results(results: Sequence[EvaluationResult]) -> tuple[AgentResult, ...]:
+    """Pool each agent over all symbols, in the order of the agents.
 
-    Raises ValueError if their agents differ.
+    results: one for each symbol, with the same agents. Raises ValueError if their agents differ.
     """
     names = [[agent.name for agent in result.agents] for result in results]
     if any(each != names[0] for each in names):
@@ -474,12 +512,12 @@ def pooled(results: Sequence[EvaluationResult]) -> tuple[AgentResult, ...]:
 
 
 def trade_dates(results: Sequence[EvaluationResult]) -> np.ndarray:
-    """datetime64[D][n]: every trade date of any symbol, in order."""
+    """Return every trade date of any symbol, in order (datetime64[D][n])."""
     return np.unique(np.concatenate([result.decisions.date for result in results]))
 
 
 def by_date(results: Sequence[EvaluationResult], pnl: Sequence[np.ndarray]) -> np.ndarray:
-    """int64[n]: the sum by trade date of each symbol's P&L by session."""
+    """Sum by trade date each symbol's P&L by session (int64[n])."""
     dates = trade_dates(results)
     total = np.zeros(len(dates), np.int64)
     for result, each in zip(results, pnl, strict=True):
@@ -488,11 +526,11 @@ def by_date(results: Sequence[EvaluationResult], pnl: Sequence[np.ndarray]) -> n
 
 
 def total_equity(results: Sequence[EvaluationResult], equity: Sequence[np.ndarray]) -> np.ndarray:
-    """int64[K] mills: the sum of the symbols' equities at each of the K times at which any of them
-    is marked.
+    """Sum the symbols' equities at each of the K times at which any is marked (int64[K], mills).
 
-    equity: int64[L] of each symbol, at the close of the bar after each decision. Between its own
-        marks, a symbol keeps its latest one; before the first it has made nothing.
+    Between its own marks, a symbol keeps its latest one; before the first it has made nothing.
+
+    equity: int64[L] of each symbol, at the close of the bar after each decision.
     """
     times = [
         result.clock.time[result.decisions.rows + 1] + result.clock.bar_seconds
@@ -509,14 +547,19 @@ def total_equity(results: Sequence[EvaluationResult], equity: Sequence[np.ndarra
 def _pooled_agent(
     results: Sequence[EvaluationResult], agents: Sequence[AgentResult]
 ) -> AgentResult:
-    """The figures of `trades.strategy_figures` and `trades.account_figures`, with these meanings
-    for a set.
+    """Compute the metrics of an agent over all symbols of a set.
 
-    Strategy: return_pct: of the sum of all start balances. sharpe_daily, best_session,
-    worst_session: of the P&L by trade date. max_drawdown: of the total equity. turnover: sides of
-    all symbols per trade date. exposure: share of all decision bars. Figures of trades are over the
-    trades of all symbols. Account: sums over the accounts of all symbols. best_session_share: of
-    the accounts' P&L by trade date.
+    They are those of `trades.strategy_metrics` and `trades.account_metrics`, with these meanings.
+
+    Strategy:
+        return_pct: of the sum of all start balances.
+        sharpe_daily, best_session, worst_session: of the P&L by trade date.
+        max_drawdown: of the total equity.
+        turnover: sides of all symbols per trade date.
+        exposure: share of all decision bars.
+        Metrics of trades are over the trades of all symbols.
+    Account: sums over the accounts of all symbols.
+        best_session_share: of the accounts' P&L by trade date.
     """
     pnl, total = (
         by_date(
@@ -528,14 +571,14 @@ def _pooled_agent(
     strategy = [agent.strategy_figures for agent in agents]
     account = [agent.account_figures for agent in agents]
     bars = [len(result.decisions.rows) for result in results]
-    trades = joined([agent.trades for agent in agents])
+    trades = concatenate_trades([agent.trades for agent in agents])
     return AgentResult(
         agents[0].name,
         agents[0].about,
         tuple(agent.strategy for agent in agents),
         tuple(agent.account for agent in agents),
         trades,
-        strategy_figures(
+        strategy_metrics(
             pnl,
             total_equity(results, [agent.strategy.equity for agent in agents]),
             trades,

@@ -1,7 +1,6 @@
-"""The daily profit of a run's policies, read from its folder: of an evaluation, or of a
-walk-forward.
+"""The daily profit of a run's policies, of an evaluation or a walk-forward, read from its folder.
 
-Runs against each other, paired by day: on the same day the market did the same to all of them.
+Runs are compared paired by day: on the same day the market did the same to all of them.
 
 Of a run with several policies the mean over its policies counts. Where two runs have the same
 policies (seeds), their differences are paired by policy too. Loads no JAX.
@@ -18,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.openings import NO_BARS, DayBars, HeldOutDays, shown
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
 from jaxtrade.evaluation.statistics import (
     LEVEL,
@@ -34,10 +32,11 @@ from jaxtrade.evaluation.statistics import (
     psr,
     spa,
 )
-from jaxtrade.notation import NOT_AVAILABLE
+from jaxtrade.evaluation.test_set_history import NO_BARS, DayBars, HeldOutDays, format_probability
+from jaxtrade.formatting import NOT_AVAILABLE
 from jaxtrade.storage import digests
 from jaxtrade.storage.archives import FAULTS, read_arrays
-from jaxtrade.text import aligned, several, state_shortfall
+from jaxtrade.text import align, several, state_shortfall
 
 WALK, DAILY = "walkforward.json", "daily.npz"
 WALK_SPLIT = "walk-forward"
@@ -48,11 +47,14 @@ _POLICY = re.compile(r"(?:seed|agent)_(\d+)")  # the folder of one of several po
 class RunDays:
     """The out-of-sample days of a run.
 
-    name: its folder, as it was given. data: sha256 of its data. bars: of each symbol the digest of
-        each day's bars
-    (`evaluation.openings`); empty for a run of a version without it. split: `WALK_SPLIT` of a
-    walk-forward. dates: datetime64[D][D], ascending. net: float64[S, D] dollars of each policy and
-    day, account rules off. policies: S names ("seed 3"; "" for the only one).
+    name: its folder, as it was given.
+    data: sha256 of its data.
+    bars: of each symbol the digest of each day's bars (`evaluation.test_set_history`); empty for a
+        run of a version without it.
+    split: `WALK_SPLIT` of a walk-forward.
+    dates: datetime64[D][D], ascending.
+    net: float64[S, D] dollars of each policy and day, account rules off.
+    policies: S names ("seed 3"; "" for the only one).
     """
 
     name: str
@@ -69,7 +71,7 @@ class RunDays:
         return HeldOutDays(self.data, tuple(self.dates.astype(str).tolist()), self.bars)
 
     def on(self, days: np.ndarray) -> RunDays:
-        """On some of its days alone. days: datetime64[D][N]."""
+        """Select some of its days. days: datetime64[D][N]."""
         keep = np.isin(self.dates, days)
         bars = {
             symbol: tuple(each for each, kept in zip(own, keep, strict=True) if kept)
@@ -79,10 +81,12 @@ class RunDays:
 
 
 def read_run_days(path: Path, split: str = "test") -> RunDays:
-    """The days of a run or of a walk-forward. split: of a run.
+    """Read the days of a run or of a walk-forward.
 
     Raises ConfigError if there is no such folder, DataError if a file is missing or damaged, or the
     policies of a run were evaluated on different days.
+
+    split: of a run.
     """
     if not path.is_dir():
         raise ConfigError(f"{path}: no such folder; name a run's folder (jaxtrade runs lists them)")
@@ -97,11 +101,11 @@ def read_run_days(path: Path, split: str = "test") -> RunDays:
 def evaluated_records(
     path: Path, split: str = "test", symbol: str | None = None
 ) -> dict[str, EvaluationRecords]:
-    """The records of every policy of a run, all on the same days: "" for the only one, else "seed
-    3" or "agent 002".
+    """Read the records of every policy of a run, all on the same days.
 
-    symbol: one of a run with several; None for its only one, or for the sum over all. Raises as
-        `read_run_days`.
+    The keys are "" for the only one, else "seed 3" or "agent 002". Raises as `read_run_days`.
+
+    symbol: one of a run with several; None for its only one, or for the sum over all.
     """
     folder = path / "evaluation" / split
     found = {"": folder}
@@ -136,7 +140,7 @@ def evaluated_records(
 
 
 def bars_of(records: EvaluationRecords) -> DayBars:
-    """The digests of the days' bars; empty in records of a version without them."""
+    """Return the digests of the days' bars; empty in records of a version without them."""
     return {symbol: tuple(each) for symbol, each in records.meta.get("day_bars", {}).items()}
 
 
@@ -145,8 +149,9 @@ def _data(records: EvaluationRecords) -> str:
 
 
 def _walk_days(path: Path) -> RunDays:
-    """The days of a walk-forward: `daily.npz` beside `walkforward.json`, whose `data_sha256` names
-    the data.
+    """Read the days of a walk-forward: `daily.npz` beside `walkforward.json`.
+
+    The `data_sha256` of the latter names the data.
     """
     document = digests.read_json(path / WALK, "run the walk-forward again")
     days = _read_daily(path / DAILY, OutOfSampleDays)
@@ -169,12 +174,12 @@ def _walk_days(path: Path) -> RunDays:
 
 
 def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
-    """The runs on the days that all of them have.
+    """Restrict the runs to the days that all of them have.
+
+    Raises ConfigError, which names what differs: split and days without `shared_days`, and the bars
+    of a shared day always; and where no day is shared.
 
     shared_days: take these days although some run has others too, and although their splits differ.
-        Raises ConfigError,
-    which names what differs: split and days without `shared_days`, and the bars of a shared day
-    always; and where no day is shared.
     """
     first = runs[0]
     for each in runs[1:]:
@@ -201,7 +206,9 @@ def on_shared_days(runs: Sequence[RunDays], shared_days: bool) -> list[RunDays]:
 
 def _same_bars(one: RunDays, other: RunDays) -> None:
     """Raise ConfigError unless two runs had the same bars on their days, which are the same dates.
-    Features, windows, and the width of the bars may differ."""
+
+    Features, windows, and the width of the bars may differ.
+    """
     if one.data == other.data:
         return
     both = f"{one.name}: other bars than {other.name}"
@@ -228,7 +235,7 @@ def _same_bars(one: RunDays, other: RunDays) -> None:
 
 
 def _differing(one: RunDays, other: RunDays) -> str:
-    """Which days only one of two runs has, in words."""
+    """Say which days only one of two runs has."""
     parts = []
     for own, theirs in ((one, other), (other, one)):
         only = np.setdiff1d(own.dates, theirs.dates)
@@ -239,13 +246,13 @@ def _differing(one: RunDays, other: RunDays) -> str:
 
 
 @dataclass(frozen=True)
-class Against:
+class RunDifference:
     """A run against the first one.
 
-    paired: the differences by day. interval: 95 % of their mean, with days and policies resampled
-        where both runs have
-    the same policies and enough of them, else with days resampled; None with `why`. resampled:
-    which, in words.
+    paired: the differences by day.
+    interval: 95 % of their mean, with days and policies resampled where both runs have the same
+        policies and enough of them, else with days resampled; None with `why`.
+    resampled: which, in words.
     improvement: probability that a policy of the run makes more than one of the first run.
     """
 
@@ -258,22 +265,23 @@ class Against:
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Runs on the same days. mean: dollars per day of each, over policies and days. against: of
-    each but the first.
+    """Runs on the same days.
 
-    best: index of the run with the largest mean. spa: p of the hypothesis that some other run is
-        beaten by none
-    (`best_of`).
+    mean: dollars per day of each, over policies and days.
+    against: of each but the first.
+
+    best: index of the run with the largest mean.
+    spa: p of the hypothesis that some other run is beaten by none (`best_of`).
     """
 
     runs: tuple[RunDays, ...]
     mean: tuple[float, ...]
-    against: tuple[Against, ...]
+    against: tuple[RunDifference, ...]
     best: int
     spa: SuperiorAbility
 
 
-def compared(runs: Sequence[RunDays]) -> RunComparison:
+def compare_runs(runs: Sequence[RunDays]) -> RunComparison:
     """Compare runs on the same days (`run_days.on_shared_days`), two or more."""
     mean = tuple(float(each.net.mean()) for each in runs)
     daily = np.stack([each.net.mean(axis=0) for each in runs], axis=1)
@@ -287,13 +295,13 @@ def compared(runs: Sequence[RunDays]) -> RunComparison:
 
 
 def best_of(daily: np.ndarray) -> SuperiorAbility:
-    """Whether the best of several runs is better than each of the others, or was only picked from
-    many.
+    """Test whether the best of several runs beats each of the others, or was only picked from many.
 
-    daily: float64[D, R] dollars by day and run. For each run but the best: Hansen's test with this
-        run as the baseline
-    and all others as the policies, so that having picked the best of them is accounted for. The
-    largest p counts: the best has to beat every one. Small p: it is better than all others.
+    For each run but the best: Hansen's test with this run as the baseline and all others as the
+    policies, so that having picked the best of them is accounted for. The largest p counts: the
+    best has to beat every one. Small p: it is better than all others.
+
+    daily: float64[D, R] dollars by day and run.
     """
     best = int(daily.mean(axis=0).argmax())
     found = [
@@ -306,7 +314,7 @@ def best_of(daily: np.ndarray) -> SuperiorAbility:
     )
 
 
-def _against(run: RunDays, base: RunDays) -> Against:
+def _against(run: RunDays, base: RunDays) -> RunDifference:
     alike = run.policies == base.policies
     nets = (
         (run.net, base.net)
@@ -317,11 +325,13 @@ def _against(run: RunDays, base: RunDays) -> Against:
     held = paired.interval or paired.days_only
     resampled = held and ("days and policies" if paired.interval else "days")
     why = None if held else f"it {state_shortfall(MIN_DAYS, 'day', paired.days)}"
-    return Against(paired, held, resampled, why, probability_of_improvement(run.net, base.net))
+    return RunDifference(
+        paired, held, resampled, why, probability_of_improvement(run.net, base.net)
+    )
 
 
 def to_json(found: RunComparison) -> dict[str, Any]:
-    """Plain data for JSON; what is undefined is None, with the reason."""
+    """Return plain data for JSON; what is undefined is None, with the reason."""
     first = found.runs[0]
     return {
         "data_sha256": first.data,
@@ -344,7 +354,7 @@ def to_json(found: RunComparison) -> dict[str, Any]:
     }
 
 
-def _row(each: Against) -> dict[str, Any]:
+def _row(each: RunDifference) -> dict[str, Any]:
     low, high = each.interval or (None, None)
     return {
         "difference": each.paired.mean,
@@ -359,7 +369,7 @@ def _row(each: Against) -> dict[str, Any]:
 
 
 def table(found: RunComparison) -> list[str]:
-    """The comparison as lines of text."""
+    """Format the comparison as lines of text."""
     first, days = found.runs[0], len(found.runs[0].dates)
     head = [
         "run",
@@ -389,7 +399,9 @@ def table(found: RunComparison) -> list[str]:
                 held,
                 f"{each.paired.days_above} of {each.paired.days}",
                 # Without an interval n/a, because one policy against one gives 0 or 1.
-                NOT_AVAILABLE if None in each.improvement[:3] else shown(*each.improvement),
+                NOT_AVAILABLE
+                if None in each.improvement[:3]
+                else format_probability(*each.improvement),
             ]
         )
     splits = " and ".join(dict.fromkeys(each.split for each in found.runs))
@@ -398,7 +410,7 @@ def table(found: RunComparison) -> list[str]:
         f"{several(days, 'day')} ({splits}, {first.dates[0]} .. {first.dates[-1]}) on the same bars; dollars per "
         "day, account rules off",
         "",
-        *aligned(rows),
+        *align(rows),
         "",
         f"differences are from {first.name}, paired by day",
         *dict.fromkeys(_notes(found)),
@@ -409,7 +421,7 @@ def table(found: RunComparison) -> list[str]:
 
 
 def _notes(found: RunComparison) -> Iterator[str]:
-    """What was resampled, and why a figure has no interval."""
+    """Say what was resampled, and why a metric has no interval."""
     for each in found.against:
         yield (
             f"interval n/a: {each.why}"
@@ -428,14 +440,17 @@ def _notes(found: RunComparison) -> Iterator[str]:
 @dataclass(frozen=True)
 class OutOfSampleDays:
     """The days on which the folds were tested, account rules off: S seeds, D days, B baselines.
+
     Profits are dollars per day.
 
-    date: int64[D] days since 1970-01-01, increasing within a fold. fold: int32[D], increasing; a
-        day that several folds
-    test (cpcv) appears once for each. day_bars: str[D] digests of the dates' bars
-    (`evaluation.openings`), "" in a file of a version without them. net: float64[S, D] of the
-    greedy policies. baselines: str[B] names. baseline_net: float64[B, D] of the baselines. seeds:
-    int64[S].
+    date: int64[D] days since 1970-01-01, increasing within a fold.
+    fold: int32[D], increasing; a day that several folds test (cpcv) appears once for each.
+    day_bars: str[D] digests of the dates' bars (`evaluation.test_set_history`), "" in a file of a
+        version without them.
+    net: float64[S, D] of the greedy policies.
+    baselines: str[B] names.
+    baseline_net: float64[B, D] of the baselines.
+    seeds: int64[S].
     """
 
     date: np.ndarray
@@ -448,16 +463,18 @@ class OutOfSampleDays:
 
     @property
     def independent(self) -> int:
-        """The number of different trade dates. Seeds and folds of one date share its market, so
-        they add none.
+        """The number of different trade dates.
+
+        Seeds and folds of one date share its market, so they add none.
         """
         return len(np.unique(self.date))
 
     def by_date(self, net: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """(net of each trade date, float64[..., N], its fold, int32[N]). net: float64[..., D].
+        """Average the net by trade date -> (float64[..., N], fold of each date, int32[N]).
 
         A date that several folds test counts once, with its mean over them (cpcv), so that no date
-        has more weight. It has no fold of its own then, and the folds are None.
+        has more weight. It has no fold of its own then, and the folds are None. net:
+        float64[..., D].
         """
         dates, place = np.unique(self.date, return_inverse=True)
         if len(dates) == len(self.date):
@@ -467,18 +484,17 @@ class OutOfSampleDays:
             [net[..., place == i].mean(axis=-1) for i in range(len(dates))], axis=-1
         ), None
 
-    def pooled(self, net: np.ndarray) -> np.ndarray:
-        """float64[...]: mean per trade date of net float64[..., D]."""
+    def pool(self, net: np.ndarray) -> np.ndarray:
+        """Return the mean per trade date of net float64[..., D] (float64[...])."""
         return self.by_date(net)[0].mean(axis=-1)
 
 
 @dataclass(frozen=True)
 class WalkDays(OutOfSampleDays):
-    """The days on which F folds were tested, with the two figures that stand beside them.
+    """The days on which F folds were tested, with the two metrics that stand beside them.
 
-    account_net: float64[S, D] as `net`, under the account's rules. in_sample_net: float64[S, F]
-        mean per day on
-    training sessions of the fold, account rules off.
+    account_net: float64[S, D] as `net`, under the account's rules.
+    in_sample_net: float64[S, F] mean per day on training sessions of the fold, account rules off.
     """
 
     account_net: np.ndarray
@@ -490,7 +506,7 @@ class WalkDays(OutOfSampleDays):
         return self.in_sample_net.shape[1]
 
     def per_fold(self, net: np.ndarray) -> np.ndarray:
-        """float64[..., F]: mean per day of each fold. net: float64[..., D]."""
+        """Return the mean per day of each fold (float64[..., F]). net: float64[..., D]."""
         return np.stack(
             [net[..., self.fold == fold].mean(axis=-1) for fold in range(self.folds)], axis=-1
         )
@@ -500,7 +516,7 @@ DaysT = TypeVar("DaysT", bound=OutOfSampleDays)
 
 
 def write_walk_days(days: WalkDays, path: Path) -> None:
-    """Write `daily.npz` (at once, or not at all). path: the file."""
+    """Write `daily.npz` atomically. path: the file."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         np.savez_compressed(file, **{each.name: getattr(days, each.name) for each in fields(days)})
@@ -508,14 +524,15 @@ def write_walk_days(days: WalkDays, path: Path) -> None:
 
 
 def read_walk_days(path: Path) -> WalkDays:
-    """Read `daily.npz`. path: the file. Raises DataError if it is missing, damaged, or its arrays
-    do not fit.
+    """Read `daily.npz`. Raises DataError if it is missing, damaged, or its arrays do not fit.
+
+    path: the file.
     """
     return _read_daily(path, WalkDays)
 
 
 def _read_daily(path: Path, kind: type[DaysT]) -> DaysT:
-    """`read_walk_days`, of as many arrays as `kind` has."""
+    """Read `daily.npz` as `read_walk_days`, with as many arrays as `kind` has."""
     try:
         found = read_arrays(path)
         arrays = {"day_bars": np.full(found["date"].shape, NO_BARS)} | found
@@ -547,14 +564,14 @@ def _read_daily(path: Path, kind: type[DaysT]) -> DaysT:
 
 
 def evidence_of(days: WalkDays) -> dict[str, Any]:
-    """Keys of `pooled` in `walkforward.json`, all of dollars per trade date, account rules off.
+    """Return keys of `pooled` in `walkforward.json`, of dollars per trade date, account rules off.
 
-    spa: p-value (`p`) of the hypothesis that some baseline is beaten by no seed, with Hansen's
-        bounds. improvement: by
-    baseline, the probability that a seed earns more; None where there is one seed. psr, min_trl: of
-    the mean over the seeds (`of_mean`), the record of an account that follows all of them in equal
-    parts, and of each seed (`by_seed`, in the order of the seeds). Where a figure or its interval
-    is None, `why` says the reason.
+    spa: p-value (`p`) of the hypothesis that some baseline is beaten by no seed, with
+    Hansen's bounds.
+    improvement: by baseline, the probability that a seed earns more; None where there is one seed.
+    psr, min_trl: of the mean over the seeds (`of_mean`), the record of an account that follows all
+    of them in equal parts, and of each seed (`by_seed`, in the order of the seeds).
+    Where a metric or its interval is None, `why` says the reason.
     """
     net, rules = days.by_date(days.net)[0], days.by_date(days.baseline_net)[0]
     names = [str(name) for name in days.baselines]
@@ -589,7 +606,7 @@ def _plain(found: IntervalEstimate) -> dict[str, Any]:
 
 
 def evidence_lines(pooled: dict[str, Any]) -> Iterator[str]:
-    """The lines below the printed table. pooled: as in `walkforward.json`."""
+    """Yield the lines below the printed table. pooled: as in `walkforward.json`."""
     tested, days = pooled["spa"], pooled["independent_days"]
     yield (
         "p-value of the hypothesis that some baseline is beaten by no seed (SPA; small is good): "
@@ -605,14 +622,15 @@ def evidence_lines(pooled: dict[str, Any]) -> Iterator[str]:
         ),
     )
     for key, what, form in figures:
-        yield f"{what}, of the mean over the seeds: {_shown(pooled[key]['of_mean'], form)}{_seeds(pooled[key], form)}"
+        mean = _format_interval(pooled[key]["of_mean"], form)
+        yield f"{what}, of the mean over the seeds: {mean}{_seeds(pooled[key], form)}"
 
 
 def _improvements(found: dict[str, dict[str, Any]]) -> str:
-    """Each baseline with its probability. A reason that all have in common is told once."""
+    """Format each baseline with its probability. A reason that all have in common is given once."""
     reasons = {each["why"] for each in found.values()}
     if len(reasons) != 1 or None in reasons:
-        return ", ".join(f"{name}: {_shown(each, '.2f')}" for name, each in found.items())
+        return ", ".join(f"{name}: {_format_interval(each, '.2f')}" for name, each in found.items())
     [why] = reasons
     if all(each["value"] is None for each in found.values()):
         return f"{', '.join(found)}: n/a ({why})"
@@ -622,8 +640,8 @@ def _improvements(found: dict[str, dict[str, Any]]) -> str:
     )
 
 
-def _shown(each: dict[str, Any], form: str) -> str:
-    """A figure with its interval, or `n/a` and why."""
+def _format_interval(each: dict[str, Any], form: str) -> str:
+    """Format a metric with its interval, or `n/a` and why."""
     if each["value"] is None:
         return f"n/a ({each['why']})"
     value, low = (
@@ -637,8 +655,9 @@ def _shown(each: dict[str, Any], form: str) -> str:
 
 
 def _seeds(found: dict[str, Any], form: str) -> str:
-    """How single seeds differ; empty where the mean is that of one seed, or where no seed has the
-    figure.
+    """Say how single seeds differ.
+
+    Empty where the mean is that of one seed, or where no seed has the metric.
     """
     values = [each["value"] for each in found["by_seed"] if each["value"] is not None]
     if len(found["by_seed"]) == 1 or not values:

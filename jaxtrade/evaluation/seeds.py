@@ -1,6 +1,4 @@
-"""Several evaluations of one configuration taken together: the seeds of a run, and the agents of a
-sweep.
-"""
+"""Several evaluations of one configuration: the seeds of a run, or the agents of a sweep."""
 
 from __future__ import annotations
 
@@ -9,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.config.load import Agent, setting_text
-from jaxtrade.evaluation import metrics, report
-from jaxtrade.evaluation.openings import history_lines, latest, of_all
+from jaxtrade.config.load import SweepAgent, setting_text
+from jaxtrade.evaluation import metrics, results_table
 from jaxtrade.evaluation.result import EvaluationResult, SetResult
-from jaxtrade.notation import POLICY
-from jaxtrade.storage.staged import staged
-from jaxtrade.text import aligned, ruled, several
+from jaxtrade.evaluation.test_set_history import drop_policy, history_lines, latest
+from jaxtrade.formatting import POLICY
+from jaxtrade.storage.staging import stage_files
+from jaxtrade.text import align, several, underline
 
 MOST_RANKED = 10  # lines of the ranking
 MEASURES = ("reward.", "account.")  # sections that decide the unit or the terms of the reward
@@ -23,17 +21,20 @@ COSTS = "costs: "  # how the line about costs begins
 
 
 def is_swept(results: Mapping[int, Any]) -> bool:
-    """Whether the results are of a sweep: each says in its provenance which settings its agent
-    had.
+    """Return whether the results are of a sweep.
+
+    Each result of a sweep says in its provenance which settings its agent had.
     """
     return "overrides" in next(iter(results.values())).provenance
 
 
 def sweep_table(results: Mapping[int, Any]) -> str:
-    """The console table of a sweep: one row per agent, then a row per setting if each has several
-    seeds.
+    """Format the console table of a sweep.
 
-    results: by the index of the agent. Money of the strategy pass has the account rules off.
+    It has one row per agent, then a row per setting if each has several seeds. Money of the
+    strategy pass has the account rules off.
+
+    results: by the index of the agent.
     """
     about = [result.provenance for result in results.values()]
     keys = list(dict.fromkeys(key for each in about for key in each["overrides"]))
@@ -47,7 +48,7 @@ def sweep_table(results: Mapping[int, Any]) -> str:
         "net, rules on ($)",
     ]
     rows = [
-        [str(index), str(own["trained_seed"]), *_settings(own, keys), *_figures(result)]
+        [str(index), str(own["trained_seed"]), *_settings(own, keys), *_metrics(result)]
         for (index, result), own in zip(results.items(), about, strict=True)
     ]
     left = tuple(range(2, 2 + len(keys)))
@@ -66,10 +67,10 @@ def sweep_table(results: Mapping[int, Any]) -> str:
             ),
             f"your policies, of {several(len(results), 'agent')}, each under its own settings",
             "",
-            *ruled(aligned([head, *rows], (0, *left))),
+            *underline(align([head, *rows], (0, *left))),
             *_by_setting(results, keys),
             "The figures are of the evaluated sessions: choose by validation scores, not by this table.",
-            *history_lines(of_all(latest(each.history for each in results.values()))),
+            *history_lines(drop_policy(latest(each.history for each in results.values()))),
         ]
     )
 
@@ -78,7 +79,7 @@ def _settings(own: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
     return [setting_text(own["overrides"][key]) if key in own["overrides"] else "-" for key in keys]
 
 
-def _figures(result: Any) -> list[str]:
+def _metrics(result: Any) -> list[str]:
     policy = result.agent(POLICY)
     strategy, account = policy.strategy_figures, policy.account_figures
     return [
@@ -90,7 +91,7 @@ def _figures(result: Any) -> list[str]:
 
 
 def _by_setting(results: Mapping[int, Any], keys: Sequence[str]) -> Iterator[str]:
-    """A table of settings: the median net profit over the seeds of each."""
+    """Yield a table of settings: the median net profit over the seeds of each."""
     found: dict[tuple[str, ...], list[float]] = {}
     for result in results.values():
         net = result.agent(POLICY).strategy_figures["net_profit"]
@@ -103,12 +104,13 @@ def _by_setting(results: Mapping[int, Any], keys: Sequence[str]) -> Iterator[str
         for setting, nets in found.items()
     ]
     yield ""
-    yield from ruled(aligned([head, *rows], tuple(range(len(keys)))))
+    yield from underline(align([head, *rows], tuple(range(len(keys)))))
 
 
-def ranking(scores: Sequence[float], agents: Sequence[Agent]) -> list[str]:
-    """The best agents by validation score, as lines. scores: mean reward per validation session of
-    each.
+def ranking(scores: Sequence[float], agents: Sequence[SweepAgent]) -> list[str]:
+    """List the best agents by validation score, as lines.
+
+    scores: mean reward per validation session of each.
     """
     own = sorted({key for agent in agents for key in agent.overrides if key.startswith(MEASURES)})
     order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:MOST_RANKED]
@@ -137,18 +139,17 @@ Results = (
     Mapping[int, EvaluationResult] | Mapping[int, SetResult]
 )  # by seed, or in a sweep by index
 BLOCKS = (
-    ("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
-    ("account", "Account (rules on)", report.ACCOUNT_ROWS),
+    ("strategy", "Strategy (account rules off)", results_table.STRATEGY_ROWS),
+    ("account", "Account (rules on)", results_table.ACCOUNT_ROWS),
 )
 COLUMNS = ("median", "IQM", "min", "max")
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean without the lowest and the highest quarter of the values (each rounded down to whole
-    values).
+    """Return the mean without the lowest and the highest quarter of the values.
 
-    Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice",
-    recommend it.
+    Each quarter is rounded down to whole values. Agarwal et al. 2021, "Deep Reinforcement Learning
+    at the Edge of the Statistical Precipice", recommend it.
     """
     from scipy.stats import trim_mean  # imported here because it takes a second to load
 
@@ -156,10 +157,10 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def spread(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
-    """Statistics of the greedy policy over seeds: pass -> figure -> {median, IQM, min, max, each}.
+    """Compute statistics of the greedy policy over seeds.
 
-    `each` is a list by seed, with None for an undefined figure. The statistics ignore undefined figures, and are None
-    if all are undefined.
+    Returns pass -> metric -> {median, IQM, min, max, each}. `each` is a list by seed, with None for
+    an undefined metric. The statistics ignore undefined metrics, and are None if all are undefined.
     """
     return {
         which: {
@@ -185,29 +186,33 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 
 
 def table(results: Results, brief: bool = False) -> str:
-    """Return the console table: statistics of your policy over seeds, and the net profit of each
-    seed. Of a sweep one row per agent. brief: as `report.table`."""
+    """Format the console table: your policy over seeds, and the net profit of each seed.
+
+    Of a sweep it has one row per agent. brief: as `results_table.table`.
+    """
     first = next(iter(results.values()))
     if len(results) > 1 and is_swept(results):
         return sweep_table(results)
-    if report.is_joint(first.settings):
+    if results_table.is_joint(first.settings):
         tables = [f"seed {seed}\n{result.table(brief)}" for seed, result in results.items()]
         return first.table(brief) if len(results) == 1 else "\n\n".join(tables)
     if len(results) == 1:
         return first.table(brief)
     figures, sessions = spread(results), first.settings["sessions"]
     lines = [["", *COLUMNS]]
-    alone = report.one_pass(first.to_json())
+    alone = results_table.one_pass(first.to_json())
     for which, title, rows in BLOCKS[:1] if alone else BLOCKS:
-        lines.append([f"Strategy ({report.ALONE})" if alone else title, *[""] * len(COLUMNS)])
-        for label, key, form in report.shorten(rows, brief):
+        lines.append(
+            [f"Strategy ({results_table.ALONE})" if alone else title, *[""] * len(COLUMNS)]
+        )
+        for label, key, form in results_table.shorten(rows, brief):
             if key == "sharpe_daily" and sessions < metrics.MIN_SESSIONS:
                 continue  # undefined for so few sessions: `lacking_of` says so
             values = [figures[which][key][name] for name in COLUMNS]
             lines.append(
                 [
                     f"  {label}",
-                    *(report.cell(value, form) for value in values),
+                    *(results_table.cell(value, form) for value in values),
                 ]
             )
     nets = figures["strategy"]["net_profit"]["each"]
@@ -216,16 +221,16 @@ def table(results: Results, brief: bool = False) -> str:
         differ = "These agents differ by their settings too (evolve.keys), and copies of one agent are alike"
     return "\n".join(
         [
-            f"{beaten(results)}. {differ}: no interval is given here.",
+            f"{describe_beaten(results)}. {differ}: no interval is given here.",
             "",
-            *report.header(first.to_json(), brief),
+            *results_table.header(first.to_json(), brief),
             f"your policies of {len(results)} seeds ({min(results)} .. {max(results)})",
             "",
-            *aligned(lines),
+            *align(lines),
             "",
             f"net profit ($) by seed: {_by_seed(results, nets)}",
             *_by_symbol(results),
-            *history_lines(of_all(first.history), report.lacking_of(sessions)),
+            *history_lines(drop_policy(first.history), results_table.lacking_of(sessions)),
         ]
     )
 
@@ -235,7 +240,7 @@ def _by_seed(results: Results, nets: Sequence[float]) -> str:
 
 
 def _by_symbol(results: Results) -> Iterator[str]:
-    """A line for each symbol of a set: the greedy policy's net profit by seed."""
+    """Yield a line for each symbol of a set: the greedy policy's net profit by seed."""
     sets = [result for result in results.values() if isinstance(result, SetResult)]
     for symbol in sets[0].symbols if sets else ():
         nets = [
@@ -244,8 +249,8 @@ def _by_symbol(results: Results) -> Iterator[str]:
         yield f"  of it {symbol}: {_by_seed(results, nets)}"
 
 
-def beaten(results: Results) -> str:
-    """How many seeds made more than each baseline, in words."""
+def describe_beaten(results: Results) -> str:
+    """Say how many seeds made more than each baseline."""
     first = next(iter(results.values()))
     rivals = [
         agent.name
@@ -264,25 +269,31 @@ def beaten(results: Results) -> str:
 
 
 def to_json(results: Results) -> dict[str, Any]:
-    """Plain data for JSON: the statistics, and the evaluation of each seed; of a sweep that of each
-    agent.
+    """Return plain data for JSON: the statistics, and the evaluation of each seed.
+
+    Of a sweep it has the evaluation of each agent.
     """
     first = next(iter(results.values()))
     if len(results) == 1:
         return first.to_json()
     each = {str(number): result.to_json() for number, result in results.items()}
     if is_swept(results):
-        return {"format": report.FORMAT, "agent": POLICY, "sweep": each}
-    pooled = {} if report.is_joint(first.settings) else {"agent": POLICY, "spread": spread(results)}
-    return {"format": report.FORMAT, **pooled, "seeds": each}
+        return {"format": results_table.FORMAT, "agent": POLICY, "sweep": each}
+    pooled = (
+        {}
+        if results_table.is_joint(first.settings)
+        else {"agent": POLICY, "spread": spread(results)}
+    )
+    return {"format": results_table.FORMAT, **pooled, "seeds": each}
 
 
 def write(results: Results, folder: Path) -> None:
-    """Write `seeds.json` and `seeds.txt` to `folder`, of a sweep `sweep.json` and `sweep.txt`. A
-    single agent needs
-    neither: its own files are enough."""
+    """Write `seeds.json` and `seeds.txt` to `folder`, of a sweep `sweep.json` and `sweep.txt`.
+
+    A single agent needs neither: its own files are enough.
+    """
     if len(results) == 1:
         return
     name = "sweep" if is_swept(results) else "seeds"
-    with staged(folder) as new:
-        report.write_texts(new, name, to_json(results), table(results))
+    with stage_files(folder) as new:
+        results_table.write_texts(new, name, to_json(results), table(results))

@@ -1,5 +1,7 @@
-"""The compiled program of an evaluation: agents and sessions as lanes of one scan over decision
-bars, each with the bits that it has alone, and the `transition` of training.
+"""The compiled program of an evaluation: agents and sessions as lanes of one scan over bars.
+
+The scan is over decision bars. Each lane is bit-identical to what it is alone, and steps by the
+`transition` of training.
 
 A matrix product may add its terms in another order when it has another number of rows, and an agent
 that is almost undecided may then choose otherwise. So a policy never sees how many others decide
@@ -32,10 +34,11 @@ from jaxtrade.types import Array, PyTree
 RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 
-class Start(NamedTuple):
+class AccountStart(NamedTuple):
     """An account at the start of a session, int32[]: mills from the start balance, its high-water
-    mark, trade dates with a fill, and the number of accounts before it. On the host int64[n], of n
-    sessions."""
+    mark, trade dates with a fill, and the number of accounts before it. On the host int64[n], of
+    n sessions.
+    """
 
     balance: Leaf
     high_water: Leaf
@@ -52,9 +55,12 @@ class Progress(struct.PyTreeNode):
     number: Array  # int32[]: number of accounts before this one
 
 
-def begin(env: TradingEnv, params: EnvParams, slot: Array, start: Start | None = None) -> Progress:
-    """At the first decision bar of session `slot` of the set. start: of its account; default: a new
-    one, the first.
+def begin(
+    env: TradingEnv, params: EnvParams, slot: Array, start: AccountStart | None = None
+) -> Progress:
+    """Begin at the first decision bar of session `slot` of the set.
+
+    start: of its account; default: a new one, the first.
     """
     state = env.reset_at(params, slot, params.market.sessions.first[params.sessions.ids[slot]])
     if start is None:
@@ -70,14 +76,16 @@ def begin(env: TradingEnv, params: EnvParams, slot: Array, start: Start | None =
 
 
 def at_last_bar(state: EnvState, params: EnvParams) -> Array:
-    """bool[]: whether the decision at `state` is the last one of its session."""
+    """Return whether the decision at `state` is the last one of its session (bool[])."""
     return state.row >= params.market.sessions.last[params.sessions.ids[state.slot]]
 
 
-def joint(at: Progress) -> Any:
-    """All of a progress on which later bars of the record depend. It leaves out how long the
-    episode has lasted and its statistics, which an evaluation neither reads nor records, and the
-    seed of starts, from which it never draws."""
+def carry_state(at: Progress) -> Any:
+    """Return all of a progress on which later bars of the record depend.
+
+    It leaves out how long the episode has lasted and its statistics, which an evaluation neither
+    reads nor records, and the seed of starts, from which it never draws.
+    """
     state = at.state
     return (
         state.row,
@@ -93,14 +101,17 @@ def joint(at: Progress) -> Any:
 
 
 def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
-    """bool[]: True if the order stays within the contract cap, and if it opens (or flips) a
-    position only where the calendar and the account permit it."""
+    """Return whether an order is legal (bool[]).
+
+    It is if it stays within the contract cap, and opens (or flips) a position only where the
+    calendar and the account permit it.
+    """
     opens = (order.quantity != 0) & (jnp.sign(order.quantity) != jnp.sign(state.position.quantity))
     within = jnp.abs(order.quantity) <= params.account.max_contracts
     return (~opens | rules.may_open(state, params)) & within
 
 
-def settle_bar(
+def step_bar(
     env: TradingEnv,
     rewarded: bool,
     params: EnvParams,
@@ -112,9 +123,10 @@ def settle_bar(
 ) -> tuple[Progress, Record]:
     """Step one decision bar; after the last one of a session also jump to the next session.
 
-    ref: of `at.state`. order, action: what the agent decided there. renew: bool[], whether money is
-        counted per
-    session.
+    Args:
+        ref: of `at.state`.
+        order, action: what the agent decided there.
+        renew: bool[], whether money is counted per session.
     """
     state = at.state
     moved, event = env.transition(state, order, params)
@@ -168,14 +180,14 @@ WIDTH = 4  # rows of a block: the fewest that a CPU multiplies as fast as one
 PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
-class Group(NamedTuple):
-    """Agents that decide by the same function: `count` of them, each in `lanes` places at once
-    (static).
+class AgentGroup(NamedTuple):
+    """Agents that decide by the same function: `count` of them, each in `lanes` places at
+    once (static).
 
     fixed: for each leaf of the carry, whether `act` and `forget` pass it on unchanged. Such
-        knowledge (the weights of a
-    policy) is held once for each agent, and not carried from bar to bar. blocked: whether `act`
-    multiplies matrices.
+        knowledge (the weights of a policy) is held once for each agent, and not carried from bar
+        to bar.
+    blocked: whether `act` multiplies matrices.
     """
 
     act: Act
@@ -190,7 +202,7 @@ Shapes = tuple[Any, tuple[jax.ShapeDtypeStruct, ...]]  # structure and leaves of
 
 
 def shapes_of(tree: PyTree) -> Shapes:
-    """The structure of a tree, and shape and type of its leaves."""
+    """Return the structure of a tree, and shape and type of its leaves."""
     leaves, structure = jax.tree.flatten(tree)
     return structure, tuple(
         jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.result_type(leaf)) for leaf in leaves
@@ -199,7 +211,7 @@ def shapes_of(tree: PyTree) -> Shapes:
 
 @functools.cache
 def _traits(act: Act, forget: Forget, carry: Any, inputs: Any) -> tuple[tuple[bool, ...], bool]:
-    """(fixed, blocked) of a group; the shapes are as from `shapes_of`."""
+    """Return (fixed, blocked) of a group; the shapes are as from `shapes_of`."""
 
     def decide(carry: PyTree, first_bar: Array, *inputs: Any) -> Any:
         return act(forget(carry, first_bar), *inputs)
@@ -217,7 +229,7 @@ def _traits(act: Act, forget: Forget, carry: Any, inputs: Any) -> tuple[tuple[bo
 
 
 def _multiplies(traced: Any) -> bool:
-    """Whether a jaxpr, or one inside of it, has a matrix product."""
+    """Return whether a jaxpr, or one inside of it, has a matrix product."""
     for equation in traced.eqns:
         if equation.primitive.name in PRODUCTS:
             return True
@@ -230,9 +242,10 @@ def _multiplies(traced: Any) -> bool:
     return False
 
 
-def parted(group: Group, carries: PyTree) -> tuple[list[Array], list[Array]]:
-    """(knowledge, memory): the leaves of carries [count, ...] that stay, and those that change, for
-    every lane.
+def partition_carries(group: AgentGroup, carries: PyTree) -> tuple[list[Array], list[Array]]:
+    """Partition carries [count, ...] into knowledge, which stays, and memory, which changes.
+
+    Knowledge and memory are those of every lane.
     """
     leaves = jax.tree.leaves(carries)
     knowledge = [leaf for leaf, stays in zip(leaves, group.fixed, strict=True) if stays]
@@ -245,19 +258,22 @@ def parted(group: Group, carries: PyTree) -> tuple[list[Array], list[Array]]:
 
 
 def decide(
-    group: Group,
+    group: AgentGroup,
     like: PyTree,
     knowledge: list[Array],
     memory: list[Array],
     given: Any,
     params_of: Callable[[Any], Any],
 ) -> tuple[list[Array], Any, Array]:
-    """One decision of every agent of a group in each of its lanes.
+    """Make one decision of every agent of a group in each of its lanes.
 
     Args:
-        like: a carry, for its structure. knowledge: [count, ...]. memory: [count, lanes, ...].
+        like: a carry, for its structure.
+        knowledge: [count, ...].
+        memory: [count, lanes, ...].
         given: (first, state, ref, own parameters, key), leaves [count, lanes, ...].
         params_of: the parameters of a lane from its own ones.
+
     Returns:
         (memory, order, action), leaves [count, lanes, ...].
     """
@@ -289,12 +305,13 @@ def decide(
         found = jax.tree.map(lambda x: x[None], jax.lax.optimization_barrier(found))
     else:
         found = jax.lax.map(lambda block: every(knowledge, *block), packed)
-    return jax.tree.map(lambda x: _unblocked(x, group.lanes), found)
+    return jax.tree.map(lambda x: _unblock(x, group.lanes), found)
 
 
 def _blocks(x: Array, blocks: int) -> Array:
-    """[count, lanes, ...] -> [blocks, count, WIDTH, ...], filled up with copies of the last
-    lane.
+    """Reshape [count, lanes, ...] to [blocks, count, WIDTH, ...].
+
+    It is filled up with copies of the last lane.
     """
     missing = blocks * WIDTH - x.shape[1]
     if missing:
@@ -302,22 +319,24 @@ def _blocks(x: Array, blocks: int) -> Array:
     return jnp.moveaxis(x.reshape(x.shape[0], blocks, WIDTH, *x.shape[2:]), 1, 0)
 
 
-def _unblocked(x: Array, lanes: int) -> Array:
-    """The inverse of `_blocks`."""
+def _unblock(x: Array, lanes: int) -> Array:
+    """Invert `_blocks`."""
     x = jnp.moveaxis(x, 0, 1)
     return x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:])[:, :lanes]
 
 
-class Shape(NamedTuple):
+class BatchShape(NamedTuple):
     """What is compiled (static).
 
-    groups: of the agents, in order. length: bars that are stepped. rewarded: whether rewards are
-        recorded. params: the
-    structure of `EnvParams`. own: for each leaf of it, whether the agents have it of their own.
+    groups: of the agents, in order.
+    length: bars that are stepped.
+    rewarded: whether rewards are recorded.
+    params: the structure of `EnvParams`.
+    own: for each leaf of it, whether the agents have it of their own.
     """
 
     env: TradingEnv
-    groups: tuple[Group, ...]
+    groups: tuple[AgentGroup, ...]
     length: int
     rewarded: bool
     params: Any
@@ -327,11 +346,14 @@ class Shape(NamedTuple):
 class Inputs(NamedTuple):
     """What is not: the arguments of the program.
 
-    carries: for each group, [count, ...]. shared: the leaves of the parameters that all agents
-        share. own: those that
-    they have of their own, [agents, ...]. keys: [agents]. renew: bool[agents]. slots: for each
-    group int32[count, lanes], the session of the set at which a lane begins. starts: for each group
-    the accounts with which its lanes begin, leaves [count, lanes]; None for new ones.
+    carries: for each group, [count, ...].
+    shared: the leaves of the parameters that all agents share.
+    own: those that they have of their own, [agents, ...].
+    keys: [agents].
+    renew: bool[agents].
+    slots: for each group int32[count, lanes], the session of the set at which a lane begins.
+    starts: for each group the accounts with which its lanes begin, leaves [count, lanes]; None for
+        new ones.
     """
 
     carries: tuple[PyTree, ...]
@@ -340,14 +362,15 @@ class Inputs(NamedTuple):
     keys: Array
     renew: Any
     slots: tuple[Any, ...]
-    starts: tuple[Start, ...] | None = None
+    starts: tuple[AccountStart, ...] | None = None
 
 
 class Edges(NamedTuple):
-    """What joins the sessions of a group, trees as of `stepping.joint` with leaves [count, lanes,
-    ...].
+    """What joins the sessions of a group, trees as of `stepping.joint` with leaves [count,
+    lanes, ...].
 
-    opening: before the first bar of a lane. closing: after the last bar of its first session.
+    opening: before the first bar of a lane.
+    closing: after the last bar of its first session.
     """
 
     opening: Any
@@ -363,15 +386,16 @@ def inputs_of(
     slots: Sequence[np.ndarray],
     length: int,
     rewarded: bool,
-    starts: Sequence[Start] | None,
-) -> tuple[Shape, Inputs]:
-    """The program of agents and its arguments.
+    starts: Sequence[AccountStart] | None,
+) -> tuple[BatchShape, Inputs]:
+    """Return the program of agents and its arguments.
 
     Args:
-        groups: agents with one `act` and `forget` each. params, keys, renew: of every agent, group
-            by group. Leaves of the parameters that are one object, or small and equal, are shared;
-            the market has to be.
-        slots: for each group int[count, lanes]. starts: as in `Inputs`.
+        groups: agents with one `act` and `forget` each.
+        params, keys, renew: of every agent, group by group. Leaves of the parameters that are one
+            object, or small and equal, are shared; the market has to be.
+        slots: for each group int[count, lanes].
+        starts: as in `Inputs`.
     Raises ValueError if agents have different markets.
     """
     leaves, tree = [jax.tree.leaves(each) for each in params], jax.tree.structure(params[0])
@@ -395,9 +419,9 @@ def inputs_of(
     for agents, each in zip(groups, slots, strict=True):
         first = agents[0]
         traits = _traits(first.act, first.forget, shapes_of(first.carry), shapes_of(like))
-        made.append(Group(first.act, first.forget, *traits, len(agents), each.shape[1]))
-    carries = tuple(_stacked([agent.carry for agent in agents]) for agents in groups)
-    return Shape(env, tuple(made), length, rewarded, tree, own), Inputs(
+        made.append(AgentGroup(first.act, first.forget, *traits, len(agents), each.shape[1]))
+    carries = tuple(_stack_carries([agent.carry for agent in agents]) for agents in groups)
+    return BatchShape(env, tuple(made), length, rewarded, tree, own), Inputs(
         carries,
         shared,
         stacked,
@@ -410,8 +434,9 @@ def inputs_of(
 
 @functools.cache
 def _act_inputs(env: TradingEnv, params: Shapes, key: jax.ShapeDtypeStruct) -> tuple[Any, ...]:
-    """Shapes of an act's state, ref, params and key. Cached, because the trace takes longer than a
-    small evaluation.
+    """Return shapes of an act's state, ref, params and key.
+
+    Cached, because the trace takes longer than a small evaluation.
     """
 
     def inputs(params: EnvParams, key: Array) -> tuple[Any, ...]:
@@ -430,8 +455,8 @@ def _same(one: Any, other: Any) -> bool:
     )
 
 
-def _stacked(carries: Sequence[PyTree]) -> PyTree:
-    """Carries [count, ...]. Abstract ones stay abstract."""
+def _stack_carries(carries: Sequence[PyTree]) -> PyTree:
+    """Stack carries to [count, ...]. Abstract ones stay abstract."""
 
     def stack(*leaves: Any) -> Any:
         if isinstance(leaves[0], jax.ShapeDtypeStruct):
@@ -441,12 +466,19 @@ def _stacked(carries: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(stack, *carries)
 
 
+def _concatenate(parts: list[PyTree]) -> PyTree:
+    """Concatenate the leaves [count, lanes, ...] of all groups to leaves [all lanes, ...]."""
+    return jax.tree.map(
+        lambda *x: jnp.concatenate([each.reshape(-1, *each.shape[2:]) for each in x]), *parts
+    )
+
+
 @functools.partial(jax.jit, static_argnums=0)
-def step_all(shape: Shape, inputs: Inputs) -> tuple[list[Record], list[Edges] | None]:
+def step_all(shape: BatchShape, inputs: Inputs) -> tuple[list[Record], list[Edges] | None]:
     """Step every lane `shape.length` decision bars.
 
-    For each group a record with leaves [length, count, lanes, ...], and, if `starts` were given,
-    its edges.
+    Returns for each group a record with leaves [length, count, lanes, ...], and, if `starts` were
+    given, its edges.
     """
     env, groups = shape.env, shape.groups
     counts = [(group.count, group.lanes) for group in groups]
@@ -458,7 +490,7 @@ def step_all(shape: Shape, inputs: Inputs) -> tuple[list[Record], list[Edges] | 
         )
 
     def of_lanes(x: Array) -> Array:
-        """[agents, ...] -> [all lanes, ...]."""
+        """Repeat [agents, ...] to [all lanes, ...]."""
         return jnp.repeat(
             x, np.repeat([lanes for _, lanes in counts], [count for count, _ in counts]), axis=0
         )
@@ -469,20 +501,18 @@ def step_all(shape: Shape, inputs: Inputs) -> tuple[list[Record], list[Edges] | 
         of_lanes(inputs.renew),
     )
     slots = jnp.concatenate([each.reshape(-1) for each in inputs.slots])
-    known = [parted(group, carries) for group, carries in zip(groups, inputs.carries, strict=True)]
+    known = [
+        partition_carries(group, carries)
+        for group, carries in zip(groups, inputs.carries, strict=True)
+    ]
     edges = np.cumsum([0, *(count * lanes for count, lanes in counts)])
 
     def split(tree: PyTree) -> list[PyTree]:
-        """Leaves [all lanes, ...] -> for each group [count, lanes, ...]."""
+        """Split leaves [all lanes, ...] into [count, lanes, ...] for each group."""
         return [
             jax.tree.map(lambda x, a=a, b=b, n=n: x[a:b].reshape(*n, *x.shape[1:]), tree)
             for (a, b), n in zip(pairwise(edges), counts, strict=True)
         ]
-
-    def joined(parts: list[PyTree]) -> PyTree:
-        return jax.tree.map(
-            lambda *x: jnp.concatenate([each.reshape(-1, *each.shape[2:]) for each in x]), *parts
-        )
 
     def step(loop: tuple[Progress, list[list[Array]], Any], _: None) -> Any:
         at, memories, closing = loop
@@ -499,22 +529,22 @@ def step_all(shape: Shape, inputs: Inputs) -> tuple[list[Record], list[Edges] | 
                 strict=True,
             )
         ]
-        order, action = joined([(order, action) for _, order, action in found])
+        order, action = _concatenate([(order, action) for _, order, action in found])
         after, record = jax.vmap(
-            lambda own, *rest: settle_bar(env, shape.rewarded, params_of(own), *rest)
+            lambda own, *rest: step_bar(env, shape.rewarded, params_of(own), *rest)
         )(own, renew, at, ref, order, action)
         if closing is not None:
             done, kept = closing
             last = jax.vmap(lambda own, state: at_last_bar(state, params_of(own)))(own, at.state)
-            kept = jax.vmap(select)(last & ~done, joint(after), kept)
+            kept = jax.vmap(select)(last & ~done, carry_state(after), kept)
             closing = (done | last, kept)
         return (after, [memory for memory, _, _ in found], closing), record
 
-    starts = None if inputs.starts is None else joined(list(inputs.starts))
+    starts = None if inputs.starts is None else _concatenate(list(inputs.starts))
     start = jax.vmap(lambda slot, own, start: begin(env, params_of(own), slot, start))(
         slots, own, starts
     )
-    closing = None if starts is None else (jnp.zeros(len(slots), bool), joint(start))
+    closing = None if starts is None else (jnp.zeros(len(slots), bool), carry_state(start))
     (*_, closing), records = jax.lax.scan(
         step, (start, [memory for _, memory in known], closing), None, length=shape.length
     )
@@ -525,5 +555,5 @@ def step_all(shape: Shape, inputs: Inputs) -> tuple[list[Record], list[Edges] | 
     if closing is None:
         return found, None
     return found, [
-        Edges(*each) for each in zip(split(joint(start)), split(closing[1]), strict=True)
+        Edges(*each) for each in zip(split(carry_state(start)), split(closing[1]), strict=True)
     ]

@@ -1,5 +1,6 @@
-"""Round turns from the events of a record, on the host and in exact integers; figures of them, and
-frames of trades and equity.
+"""Round turns from the events of a record, on the host and in exact integers.
+
+Also their metrics, and frames of trades and equity.
 """
 
 from __future__ import annotations
@@ -15,24 +16,29 @@ from jaxtrade.env.rules import muldiv_host, tick_mills
 from jaxtrade.env.state import EndReason, EnvParams, ExitReason
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.record import DecisionBars, Record
-from jaxtrade.notation import money
+from jaxtrade.formatting import money
 from jaxtrade.text import several, short_repr
 
 
 @dataclass(frozen=True)
 class Trades:
-    """K round turns in order of entry, int64[K] each. Prices are ticks, money is mills, rows are
-    market rows.
+    """K round turns in order of entry, int64[K] each.
 
-    session: number of the session in the set. side: +1 long, -1 short. contracts: > 0.
-        decision_row: bar at whose close
-    the entry was decided. entry_row, exit_row: bars of the fills. entry_price, exit_price: fill
-    prices, with slippage.
-    reason: ExitReason. ticks: gain per contract. commission, slippage: over both sides and all
-        contracts. net: profit
-    after commission. mae, mfe: largest move against and in favour of the position, in ticks per
-    contract, at least 0. They are measured from the entry fill to the prices between the fills,
-    without slippage. A bar with the exit counts up to the exit level.
+    Prices are ticks, money is mills, rows are market rows.
+
+    session: number of the session in the set.
+    side: +1 long, -1 short.
+    contracts: > 0.
+    decision_row: bar at whose close the entry was decided.
+    entry_row, exit_row: bars of the fills.
+    entry_price, exit_price: fill prices, with slippage.
+    reason: ExitReason.
+    ticks: gain per contract.
+    commission, slippage: over both sides and all contracts.
+    net: profit after commission.
+    mae, mfe: largest move against and in favour of the position, in ticks per contract, at least 0.
+        They are measured from the entry fill to the prices between the fills, without slippage. A
+        bar with the exit counts up to the exit level.
     """
 
     session: np.ndarray
@@ -60,21 +66,24 @@ class Trades:
         )
 
     def where(self, keep: np.ndarray) -> Trades:
-        """The selected trades. keep: bool[K]."""
+        """Select trades. keep: bool[K]."""
         return Trades(**{field.name: getattr(self, field.name)[keep] for field in fields(self)})
 
 
-def joined(parts: Sequence[Trades]) -> Trades:
-    """The trades of several symbols, one after the other."""
+def concatenate_trades(parts: Sequence[Trades]) -> Trades:
+    """Concatenate the trades of several symbols, one after the other."""
     return Trades(
         *(np.concatenate([getattr(each, of.name) for each in parts]) for of in fields(Trades))
     )
 
 
 def fills(event: Any) -> np.ndarray:
-    """int64[5, E]: decision bar, kind, quantity, price and reason (0 for an entry) of every fill in
-    time order. Within a bar an exit by order (kind 0) comes first, then an entry (1), then another
-    exit (2). event: `Event` with leaves [L].
+    """List every fill in time order (int64[5, E]).
+
+    The rows are decision bar, kind, quantity, price and reason (0 for an entry). Within a bar an
+    exit by order (kind 0) comes first, then an entry (1), then another exit (2).
+
+    event: `Event` with leaves [L].
     """
     kinds = [
         (event.order_exit_quantity, event.order_exit_price),
@@ -97,13 +106,18 @@ def fills(event: Any) -> np.ndarray:
 
 
 def joint_fills(event: Any) -> dict[str, np.ndarray]:
-    """The fills of several symbols in time order, then by symbol and kind, int64[E] each. Within a
-    bar an order closes (kind 0), then opens (1); a forced exit comes last (2).
+    """List the fills of several symbols in time order, then by symbol and kind (int64[E] each).
 
-    bar: index of the decision bar. symbol: its index. quantity: contracts, signed as the change of
-        the position. price: ticks. reason: ExitReason, `ORDER` for every fill of an order. cost,
-        booked: mills of the symbol's bar, at its last fill there. event: `PortfolioEvent` with
-        leaves [L, S].
+    Within a bar an order closes (kind 0), then opens (1); a forced exit comes last (2).
+
+    bar: index of the decision bar.
+    symbol: its index.
+    quantity: contracts, signed as the change of the position.
+    price: ticks.
+    reason: ExitReason, `ORDER` for every fill of an order.
+    cost, booked: mills of the symbol's bar, at its last fill there.
+
+    event: `PortfolioEvent` with leaves [L, S].
     """
     kinds = ("close", "open", "exit")
     quantity, price = (
@@ -128,12 +142,12 @@ def joint_fills(event: Any) -> dict[str, np.ndarray]:
 def _extremes(
     record: Record, first: int, last: int, side: int, exit_marks: Sequence[int]
 ) -> tuple[int, int]:
-    """Best and worst price, without slippage and times the side, of a trade held in bars
-    first..last (indices).
+    """Return best and worst price of a trade, without slippage and times the side.
 
-    exit_marks: the price of an exit by order, else none. Such an exit leaves at the open of bar `last`,
-        so the rest of this
-    bar does not count.
+    The trade is held in bars first..last (indices).
+
+    exit_marks: the price of an exit by order, else none. Such an exit leaves at the open of bar
+        `last`, so the rest of this bar does not count.
     """
     stop = last + 1 - len(exit_marks)
     marks = (
@@ -150,8 +164,9 @@ def _extremes(
 
 
 def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarray:
-    """int64[K] mills: value of `ticks` (price change times contracts) in bars `rows`, as `money_of`
-    on the host.
+    """Return the value of `ticks` in bars `rows`, as `money_of` on the host (int64[K], mills).
+
+    ticks: price change times contracts.
     """
     value = params.market.tick_value
     if not value:
@@ -160,11 +175,11 @@ def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarr
 
 
 def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) -> Trades:
-    """Pair every entry with the exit that follows it. Money is converted at the rate of the exit's
-    bar.
+    """Pair every entry with the exit that follows it.
 
-    Raises RuntimeError if entries and exits do not alternate. This would be a bug, because every
-    position is closed at the flat bar at the latest.
+    Money is converted at the rate of the exit's bar. Raises RuntimeError if entries and exits do
+    not alternate. This would be a bug, because every position is closed at the flat bar at
+    the latest.
     """
     contract, found = params.contract, fills(record.event)
     entry, _, quantity, entry_price, _ = found[:, found[1] == 1]
@@ -210,9 +225,10 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
 class BarClock:
     """The stamps and prices of bars.
 
-    time: int64[T] UTC seconds of each bar's open. tick_size: points. decimals: of a price. zone:
-        IANA time zone of the
-    exchange.
+    time: int64[T] UTC seconds of each bar's open.
+    tick_size: points.
+    decimals: of a price.
+    zone: IANA time zone of the exchange.
     """
 
     time: np.ndarray
@@ -243,16 +259,18 @@ ACCOUNT_ORDER = (  # of the files
 )
 
 
-def strategy_figures(
+def strategy_metrics(
     pnl: np.ndarray, equity: np.ndarray, trades: Trades, start_balance: float, **own: Any
 ) -> Figures:
-    """Figures of the strategy pass (account rules off).
+    """Compute metrics of the strategy pass (account rules off).
 
     Profits and costs are dollars over the whole session set. return_pct is net_profit over the
     start balance in percent. turnover is the number of contract sides filled per session.
 
-    pnl: mills by session. equity: mills at each mark. own: `average_trade`, `exposure` (a share of
-    the decision bars) and `illegal_actions`.
+    Args:
+        pnl: mills by session.
+        equity: mills at each mark.
+        own: `average_trade`, `exposure` (a share of the decision bars) and `illegal_actions`.
     """
     net_profit = int(equity[-1]) / 1000
     return {
@@ -276,12 +294,12 @@ def strategy_figures(
     }
 
 
-def figures_of(
+def metrics_of(
     record: Record, trades: Trades, decisions: DecisionBars, start_balance: float
 ) -> Figures:
-    """`strategy_figures` of one symbol."""
+    """Compute the `strategy_metrics` of one symbol."""
     event, average = record.event, metrics.average(trades.net)
-    return strategy_figures(
+    return strategy_metrics(
         metrics.session_pnl(record.equity, decisions.last),
         record.equity,
         trades,
@@ -293,12 +311,13 @@ def figures_of(
 
 
 def account_outcome(record: Any, decisions: DecisionBars) -> Figures:
-    """Figures of the account pass (account rules on) that `allocate` has too.
+    """Compute metrics of the account pass (account rules on) that `allocate` has too.
 
-    accounts = passed + bust + failed_daily_loss + open_at_end. breaches: bars in which an open
-    account reached a drawdown or daily-loss floor. net_profit: sum over all accounts.
-    best_session_share: the figure that consistency rules of prop firms limit. It is reported but
-    not enforced, and None without a profit.
+    accounts: passed + bust + failed_daily_loss + open_at_end.
+    breaches: bars in which an open account reached a drawdown or daily-loss floor.
+    net_profit: sum over all accounts.
+    best_session_share: the metric that consistency rules of prop firms limit. It is reported but
+        not enforced, and None without a profit.
     """
     count = int(record.account.max()) + 1
     passed, bust, daily = (
@@ -321,8 +340,8 @@ def account_outcome(record: Any, decisions: DecisionBars) -> Figures:
     }
 
 
-def account_figures(record: Record, decisions: DecisionBars) -> Figures:
-    """`account_outcome`, and figures of one symbol.
+def account_metrics(record: Record, decisions: DecisionBars) -> Figures:
+    """Compute `account_outcome`, and metrics of one symbol.
 
     reached_target: accounts whose realised profit reached the target at some bar; with
     `on_target=continue` such an account goes on.
@@ -336,5 +355,5 @@ def account_figures(record: Record, decisions: DecisionBars) -> Figures:
 
 
 def coverage(record: Record, decisions: DecisionBars) -> float:
-    """Number of visited decision bars over the number of all decision bars of the set."""
+    """Return the number of visited decision bars over that of all decision bars of the set."""
     return len(np.intersect1d(record.row, decisions.rows)) / len(decisions.rows)

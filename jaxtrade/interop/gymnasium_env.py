@@ -23,7 +23,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from jaxtrade.env.dynamics import MarketEnv
-from jaxtrade.interop.host import HostEnv, Observed, StepResult
+from jaxtrade.interop.host import DecisionInput, HostEnv, StepResult
 from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
 from jaxtrade.types import PyTree
 
@@ -31,29 +31,33 @@ Info = dict[str, Any]
 
 
 def to_gymnasium(env: MarketEnv[Any], params: PyTree) -> GymnasiumTrading:
-    """The environment as a `gymnasium.Env`, on the CPU."""
+    """Return the environment as a `gymnasium.Env`, on the CPU."""
     return GymnasiumTrading(env, params)
 
 
 def to_gymnasium_vec(env: MarketEnv[Any], params: PyTree, num_envs: int) -> GymnasiumTradingVec:
-    """`num_envs` environments as one `gymnasium.vector.VectorEnv`. One compiled call on the CPU
-    steps all of them.
+    """Return `num_envs` environments as one `gymnasium.vector.VectorEnv`.
+
+    One compiled call on the CPU steps all of them.
     """
     return GymnasiumTradingVec(env, params, num_envs)
 
 
 def make_gymnasium(**world: Any) -> GymnasiumTrading:
-    """Entry point of `gymnasium.make(ENV_ID, ...)`; keywords as `load_world`."""
+    """Make the environment for `gymnasium.make(ENV_ID, ...)`; keywords as `load_world`."""
     return GymnasiumTrading(*load_world(**world))
 
 
 def make_gymnasium_vec(num_envs: int = 1, **world: Any) -> GymnasiumTradingVec:
-    """Entry point of `gymnasium.make_vec(ENV_ID, num_envs, ...)`; keywords as `load_world`."""
+    """Make the environments for `gymnasium.make_vec(ENV_ID, num_envs, ...)`.
+
+    Keywords as `load_world`.
+    """
     return GymnasiumTradingVec(*load_world(**world), num_envs)
 
 
 def spaces_of(env: MarketEnv[Any]) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
-    """Spaces of the observations, float32[D], and of the actions, 0 .. A - 1."""
+    """Return the spaces of the observations, float32[D], and of the actions, 0 .. A - 1."""
     seen = env.observation_spec
     low, high = np.clip([seen.minimum, seen.maximum], -LIMIT, LIMIT)
     return (
@@ -62,13 +66,13 @@ def spaces_of(env: MarketEnv[Any]) -> tuple[gymnasium.spaces.Box, gymnasium.spac
     )
 
 
-def reset_info(observed: Observed) -> Info:
-    """The entries of `info` that describe an observation, after a reset and after a step."""
+def reset_info(observed: DecisionInput) -> Info:
+    """Return the entries of `info` that describe an observation, after a reset and after a step."""
     return {"action_mask": observed.mask, "row": observed.row}
 
 
-def step_info(observed: Observed, result: StepResult) -> Info:
-    """`reset_info` of an observation, and the entries that describe the step that led to it."""
+def step_info(observed: DecisionInput, result: StepResult) -> Info:
+    """Return `reset_info` of an observation, and the entries that describe the step that led to it."""
     return reset_info(observed) | {
         "equity": result.equity,
         "end_reason": result.end,
@@ -90,13 +94,14 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         self.env = env
         self.observation_space, self.action_space = spaces_of(env)
         self._host = HostEnv(env, params)
-        self._prepared: Observed | None = None  # first observation after an episode that ended
+        self._prepared: DecisionInput | None = None  # first observation after an episode that ended
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[np.ndarray, Info]:
-        """-> (observation, info). Raises ConfigError if the options do not name a decision bar of
-        the split.
+        """Reset the environment -> (observation, info).
+
+        Raises ConfigError if the options do not name a decision bar of the split.
         """
         super().reset(seed=seed)
         observed = self._host.reset(seed, options or {}, self.np_random, self._prepared)
@@ -104,7 +109,7 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         return observed.observation, _plain(reset_info(observed))
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
-        """-> (observation, reward, terminated, truncated, info).
+        """Take a step -> (observation, reward, terminated, truncated, info).
 
         Raises ResetNeeded before a reset and after the end of an episode, InvalidAction for an
         unknown action.
@@ -126,12 +131,15 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         )
 
     def action_masks(self) -> np.ndarray:
-        """bool[A]: mask of the latest observation. Raises ResetNeeded if no episode is running."""
+        """Return the mask of the latest observation (bool[A]).
+
+        Raises ResetNeeded if no episode is running.
+        """
         what = "action_masks before reset, or after the episode's end"
         return self._host.latest(ResetNeeded, what).mask
 
     def render(self) -> None:
-        """Nothing: there are no render modes."""
+        """Do nothing: there are no render modes."""
 
 
 class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -160,8 +168,9 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[np.ndarray, Info]:
-        """-> (observations float32[N, D], infos). Raises ConfigError if the options do not name a
-        decision bar.
+        """Reset all environments -> (observations float32[N, D], infos).
+
+        Raises ConfigError if the options do not name a decision bar.
         """
         each: Any = seed
         if isinstance(seed, int | np.integer):
@@ -173,10 +182,11 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return observed.observation, infos
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
-        """-> (observations float32[N, D], rewards float32[N], terminations bool[N], truncations
-        bool[N], infos).
+        """Step all environments.
 
-        Raises ResetNeeded before the first reset, InvalidAction for unknown actions.
+        Returns (observations float32[N, D], rewards float32[N], terminations bool[N],
+        truncations bool[N], infos). Raises ResetNeeded before the first reset, InvalidAction for
+        unknown actions.
         """
         self._host.latest(ResetNeeded, "step before reset")
         observed, result = self._host.step(
@@ -203,13 +213,17 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return observed.observation, result.reward, result.terminated, result.truncated, infos
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, A]: masks of the latest observations. Raises ResetNeeded before the first
-        reset.
+        """Return the masks of the latest observations (bool[N, A]).
+
+        Raises ResetNeeded before the first reset.
         """
         return self._host.latest(ResetNeeded, "action_masks before reset").mask
 
     def call(self, name: str) -> tuple[Any, ...]:
-        """One value per environment, as `SyncVectorEnv.call`. The only method is "action_masks"."""
+        """Return one value per environment, as `SyncVectorEnv.call`.
+
+        The only method is "action_masks".
+        """
         if name != "action_masks":
             raise AttributeError(
                 f"environments of {type(self).__name__} have no method '{name}' (only action_masks)"
@@ -217,11 +231,11 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return tuple(self.action_masks())
 
     def render(self) -> None:
-        """Nothing: there are no render modes."""
+        """Do nothing: there are no render modes."""
 
 
 def checked_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray:
-    """The actions as int[N] in 0 .. A - 1. Raises InvalidAction for others.
+    """Return the actions as int[N] in 0 .. A - 1. Raises InvalidAction for others.
 
     The check runs on the host, because a compiled program would silently read outside the mask.
     """
@@ -236,8 +250,9 @@ def checked_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray
 
 
 def _add(infos: Info, values: Info, where: np.ndarray) -> None:
-    """Add arrays in gymnasium's format: `key` holds the values, 0 outside `where`, and `_key` holds
-    `where`.
+    """Add arrays in gymnasium's format.
+
+    `key` holds the values, 0 outside `where`, and `_key` holds `where`.
     """
     for key, value in values.items():
         shown = where.reshape(-1, *[1] * (value.ndim - 1))

@@ -33,14 +33,14 @@ class GymnaxEnv:
     observation_size: int
 
     def reset(self, key: Array, params: PyTree) -> tuple[PyTree, Array]:
-        """-> (state, observation float32[D])."""
+        """Reset the environment -> (state, observation float32[D])."""
         observation, state = self.environment.reset(key, params)
         return _arrays(state), _flat(observation)
 
     def step(
         self, key: Array, state: PyTree, action: Array, params: PyTree
     ) -> tuple[PyTree, Array, Outcome[Array]]:
-        """-> (state, observation float32[D], outcome); `info` is empty."""
+        """Take a step -> (state, observation float32[D], outcome); `info` is empty."""
         observation, state, reward, terminated, truncated, info = self.environment.step(
             key, state, action, params
         )
@@ -54,12 +54,12 @@ class GymnaxEnv:
         return _arrays(state), _flat(observation), outcome
 
     def observe(self, ref: Array, params: PyTree) -> Array:
-        """The reference itself."""
+        """Return the reference itself."""
         del params
         return ref
 
     def action_mask(self, ref: Array) -> Array:
-        """bool[A], all True."""
+        """Return the mask (bool[A]), all True."""
         del ref
         return jnp.ones(self.num_actions, bool)
 
@@ -75,7 +75,9 @@ def _flat(observation: Array) -> Array:
 
 
 def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
-    """Make a gymnax environment by its registered name -> (env, params), params a pytree of arrays.
+    """Make a gymnax environment by its registered name -> (env, params).
+
+    params is a pytree of arrays.
 
     Raises:
         ConfigError: an environment itself is given. ValueError: the actions are not discrete, or

@@ -21,12 +21,12 @@ from jaxtrade.types import Array, Outcome, PyTree
 
 
 def to_gymnax(env: TradingEnv, params: EnvParams) -> GymnaxTrading:
-    """The environment behind gymnax's interface; `params` become its `default_params`."""
+    """Wrap the environment in gymnax's interface; `params` become its `default_params`."""
     return GymnaxTrading(env, params)
 
 
 def make_gymnax(**world: Any) -> GymnaxTrading:
-    """Entry point of `gymnax.make(ENV_ID, ...)`; keywords as `load_world`."""
+    """Make the environment for `gymnax.make(ENV_ID, ...)`; keywords as `load_world`."""
     return GymnaxTrading(*load_world(**world))
 
 
@@ -63,29 +63,32 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         return self.env.num_actions
 
     def action_space(self, params: EnvParams | None = None) -> spaces.Discrete:
-        """Discrete(A). The mask says which of the actions are legal."""
+        """Return Discrete(A). The mask says which of the actions are legal."""
         return spaces.Discrete(self.env.num_actions)
 
     def observation_space(self, params: EnvParams | None = None) -> spaces.Box:
-        """Box float32[D]; names of the slots: `env.observation_spec`."""
+        """Return Box float32[D]; names of the slots: `env.observation_spec`."""
         seen = self.env.observation_spec
         low, high = jnp.clip(jnp.stack([seen.minimum, seen.maximum]), -LIMIT, LIMIT)
         return spaces.Box(low, high, seen.shape, jnp.dtype(seen.dtype))
 
     def state_space(self, params: EnvParams | None = None) -> spaces.Dict:
-        """A space for each leaf of the state, by name. Its limits are those of the dtype."""
+        """Return a space for each leaf of the state, by name. Its limits are those of the dtype."""
         params = params or self.default_params
         state, _ = jax.eval_shape(self.env.reset, jax.random.key(0), params)
         return _space(state)
 
     def reset(self, key: Array, params: EnvParams | None = None) -> tuple[Array, EnvState]:  # pyright: ignore
-        """-> (observation float32[D], state)."""
+        """Reset the environment -> (observation float32[D], state)."""
         return _reset(self.env, key, params or self.default_params)
 
     def step(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, key: Array, state: EnvState, action: Array | int, params: EnvParams | None = None
     ) -> tuple[Array, EnvState, Array, Array, Array, dict[str, Any]]:
-        """-> (observation, state, reward, terminated, truncated, info), with auto-reset."""
+        """Take a step with auto-reset.
+
+        Returns (observation, state, reward, terminated, truncated, info).
+        """
         del key
         return _step(
             self.env,
@@ -95,13 +98,13 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         )
 
     def reset_env(self, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
-        """As `reset`."""
+        """Reset as `reset`."""
         return self.reset(key, params)
 
     def step_env(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, key: Array, state: EnvState, action: Array | int, params: EnvParams
     ) -> tuple[Array, EnvState, Array, Array, dict[str, Any]]:
-        """One bar without auto-reset -> (observation, state, reward, terminated, info)."""
+        """Step one bar without auto-reset -> (observation, state, reward, terminated, info)."""
         del key
         state, outcome = self.env.advance(state, jnp.asarray(action, jnp.int32), params)
         observation = self.env.observe(outcome.final_ref, params)
@@ -111,25 +114,21 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
     def get_obs(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, state: EnvState, params: EnvParams | None = None, key: Array | None = None
     ) -> Array:
-        """float32[D] at `state`."""
+        """Return the observation at `state` (float32[D])."""
         params = params or self.default_params
         return self.env.observe(self.env.ref(state, params), params)
 
     def action_mask(self, state: EnvState, params: EnvParams | None = None) -> Array:
-        """bool[A] at `state`."""
+        """Return the mask at `state` (bool[A])."""
         return self.env.mask(state, params or self.default_params)
 
     def is_terminated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
-        """bool[]: True if the step that led to `state` (without auto-reset) terminated the
-        episode.
-        """
+        """Return whether the step to `state` (without auto-reset) terminated the episode (bool[])."""
         reason = end_reason(state, params)
         return (reason != EndReason.NONE) & ~is_truncation(reason)
 
     def is_truncated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
-        """bool[]: True if the step that led to `state` (without auto-reset) truncated the
-        episode.
-        """
+        """Return whether the step to `state` (without auto-reset) truncated the episode (bool[])."""
         return is_truncation(end_reason(state, params))
 
 
@@ -176,7 +175,7 @@ class _Table(spaces.Dict):
 
 
 def _space(tree: PyTree) -> Any:
-    """A gymnax space for a pytree with named nodes. Nodes that are None are left out."""
+    """Return a gymnax space for a pytree with named nodes. Nodes that are None are left out."""
     if isinstance(tree, dict):
         return _Table({name: _space(leaf) for name, leaf in tree.items()})
     if hasattr(tree, "__dataclass_fields__") and not hasattr(tree, "dtype"):

@@ -23,7 +23,7 @@ OPTIONS = ("session", "row")
 MAX_SEED = 2**32 - 1
 
 
-class Observed(NamedTuple):
+class DecisionInput(NamedTuple):
     """Input of a decision: observation float32[..., D], mask bool[..., A], and market row
     int32[...]; of several symbols in one account, that of the first one's own bar.
     """
@@ -34,9 +34,13 @@ class Observed(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Result of a step: reward float32[...]; terminated, truncated, illegal bool[...]; equity
-    int32[...] mills; end int32[...] EndReason; final: the last observation of the step's own
-    episode, before any reset.
+    """Result of a step.
+
+    reward: float32[...].
+    terminated, truncated, illegal: bool[...].
+    equity: int32[...], mills.
+    end: int32[...], EndReason.
+    final: the last observation of the step's own episode, before any reset.
     """
 
     reward: Any
@@ -45,39 +49,44 @@ class StepResult(NamedTuple):
     illegal: Any
     equity: Any
     end: Any
-    final: Observed
+    final: DecisionInput
 
 
 class _Programs(NamedTuple):
-    reset: Callable[..., tuple[PyTree, Observed]]
-    restart: Callable[..., tuple[PyTree, Observed]]
-    start_at: Callable[..., tuple[PyTree, Observed]]
-    step: Callable[..., tuple[PyTree, Observed, StepResult]]
+    reset: Callable[..., tuple[PyTree, DecisionInput]]
+    restart: Callable[..., tuple[PyTree, DecisionInput]]
+    start_at: Callable[..., tuple[PyTree, DecisionInput]]
+    step: Callable[..., tuple[PyTree, DecisionInput, StepResult]]
 
 
 @functools.lru_cache(maxsize=64)
 def _programs(env: MarketEnv[Any], batched: bool) -> _Programs:
-    """Programs shared by all hosts with an equal environment. The market is an argument, so it is
-    not compiled in.
+    """Return the programs shared by all hosts with an equal environment.
+
+    The market is an argument, so it is not compiled in.
     """
 
-    def see(ref: ObservationRef, params: PyTree) -> Observed:
-        return Observed(env.observe(ref, params), ref.mask, ref.row[0])
+    def see(ref: ObservationRef, params: PyTree) -> DecisionInput:
+        return DecisionInput(env.observe(ref, params), ref.mask, ref.row[0])
 
-    def shown(state: PyTree, params: PyTree) -> tuple[PyTree, Observed]:
+    def observe(state: PyTree, params: PyTree) -> tuple[PyTree, DecisionInput]:
         return state, see(env.ref(state, params), params)
 
-    def reset(seed: Array, params: PyTree) -> tuple[PyTree, Observed]:
+    def reset(seed: Array, params: PyTree) -> tuple[PyTree, DecisionInput]:
         state, ref = env.reset(jax.random.key(seed), params)
         return state, see(ref, params)
 
-    def restart(state: PyTree, params: PyTree) -> tuple[PyTree, Observed]:
-        return shown(env.next_episode(state, params), params)
+    def restart(state: PyTree, params: PyTree) -> tuple[PyTree, DecisionInput]:
+        return observe(env.next_episode(state, params), params)
 
-    def start_at(state: PyTree, params: PyTree, slot: Array, row: Array) -> tuple[PyTree, Observed]:
-        return shown(env.reset_at(params, slot, row, state.seed, state.episode), params)
+    def start_at(
+        state: PyTree, params: PyTree, slot: Array, row: Array
+    ) -> tuple[PyTree, DecisionInput]:
+        return observe(env.reset_at(params, slot, row, state.seed, state.episode), params)
 
-    def step(state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, Observed, StepResult]:
+    def step(
+        state: PyTree, action: Array, params: PyTree
+    ) -> tuple[PyTree, DecisionInput, StepResult]:
         state, ref, outcome = env.step(jax.random.key(0), state, action, params)
         info = outcome.info
         return (
@@ -114,8 +123,9 @@ def _cpu() -> Any:
 
 
 def _to_host(tree: Any) -> Any:
-    """Copy arrays to NumPy. Views of JAX buffers would be read-only, and torch warns about such
-    arrays.
+    """Copy arrays to NumPy.
+
+    Views of JAX buffers would be read-only, and torch warns about such arrays.
     """
     return jax.tree.map(np.array, jax.device_get(tree))
 
@@ -123,21 +133,25 @@ def _to_host(tree: Any) -> Any:
 class HostEnv:
     """Holds the state of one environment, or of N environments.
 
-    shape: () for one environment, whose arrays have no leading axis; else (N,). observed: input of
-        the next decision; None before the first reset, and after an episode that ended.
+    shape: () for one environment, whose arrays have no leading axis; else (N,).
+    observed: input of the next decision; None before the first reset, and after an episode
+        that ended.
     """
 
     def __init__(self, env: MarketEnv[Any], params: PyTree, shape: tuple[int, ...] = ()) -> None:
         if min(shape, default=1) < 1:
             raise ConfigError(f"num_envs = {shape[0]}: expected 1 or more")
         self.env, self.shape = env, shape
-        self.observed: Observed | None = None
+        self.observed: DecisionInput | None = None
         self._state: Any = None
         self._params = jax.device_put(params, _cpu())
         self._programs = _programs(env, bool(shape))
 
-    def latest(self, error: type[Exception], what: str) -> Observed:
-        """Input of the next decision. Raises `error` if there is none. what: what is asked for."""
+    def latest(self, error: type[Exception], what: str) -> DecisionInput:
+        """Return the input of the next decision. Raises `error` if there is none.
+
+        what: what is asked for.
+        """
         if self.observed is None:
             raise error(f"{what}: call reset() first")
         return self.observed
@@ -147,9 +161,11 @@ class HostEnv:
         seeds: Any,
         options: Mapping[str, Any],
         random: np.random.Generator,
-        prepared: Observed | None = None,
-    ) -> Observed:
-        """Start the next episode(s); with seeds the first ones of `env.reset(jax.random.key(seed))`.
+        prepared: DecisionInput | None = None,
+    ) -> DecisionInput:
+        """Start the next episode(s).
+
+        With seeds these are the first ones of `env.reset(jax.random.key(seed))`.
 
         Args:
             seeds: int[...] or None; the first time, `random` draws them then.
@@ -162,7 +178,7 @@ class HostEnv:
             seeds = random.integers(MAX_SEED, size=self.shape)
         begin, observed = self._programs, prepared
         if seeds is not None:
-            self._state, observed = begin.reset(self._checked(seeds), self._params)
+            self._state, observed = begin.reset(self._check_seeds(seeds), self._params)
         elif prepared is None:
             self._state, observed = begin.restart(self._state, self._params)
         if options:  # the starts of later episodes are drawn as usual
@@ -172,7 +188,7 @@ class HostEnv:
         self.observed = found = _to_host(observed)
         return found
 
-    def _checked(self, seeds: Any) -> np.ndarray:
+    def _check_seeds(self, seeds: Any) -> np.ndarray:
         seeds = np.asarray(seeds)
         if seeds.shape != self.shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
             raise ConfigError(
@@ -181,9 +197,10 @@ class HostEnv:
             )
         return seeds.astype(np.uint32)
 
-    def step(self, actions: np.ndarray) -> tuple[Observed, StepResult]:
-        """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended
-        episodes are reset.
+    def step(self, actions: np.ndarray) -> tuple[DecisionInput, StepResult]:
+        """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step).
+
+        Ended episodes are reset.
         """
         self._state, observed, result = self._programs.step(
             self._state, np.asarray(actions, np.int32), self._params
@@ -193,11 +210,11 @@ class HostEnv:
         return following, result
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
-        """(slot, row) for options {"session": ..., "row": ...}, of which one or both are given.
+        """Find (slot, row) for the options "session" and "row", of which one or both are given.
 
-        session: trade date "YYYY-MM-DD", or the number of the session in the split. row: market
-            row. The default row is
-        the first decision bar of the session. The default session is the one that contains the row.
+        session: trade date "YYYY-MM-DD", or the number of the session in the split. The default is
+            the session that contains the row.
+        row: market row. The default is the first decision bar of the session.
         Raises ConfigError if there is no such session or decision bar.
         """
         if unknown := sorted(set(options) - set(OPTIONS)):

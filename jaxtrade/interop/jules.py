@@ -25,33 +25,34 @@ from jaxtrade.interop.jules_config import (
     NONE,
     REFUSED,
     TARGETS,
-    Fate,
+    KeyFate,
+    convert_config,
     folder,
-    imported,
-    nested,
+    nest_keys,
     number_of_envs,
 )
 from jaxtrade.interop.jules_config import (
     symbols as markets_of,
 )
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs.auto_envs import prepared
+from jaxtrade.runs.auto_envs import prepare_sized
 from jaxtrade.runs.plan import check_names
 from jaxtrade.runs.trainer import Trainer
 
-SHARED_MEMORY = Fate(
+SHARED_MEMORY = KeyFate(
     "use_shared_memory",
     NONE,
     "there are no worker processes: all environments are rows of arrays in one address space",
 )
-MONITOR_PATH = Fate("monitor_path", NONE, "monitor.csv is in the run's folder")
+MONITOR_PATH = KeyFate("monitor_path", NONE, "monitor.csv is in the run's folder")
 _TOLD: set[str] = set()
 
 
 @dataclass(frozen=True)
 class VectorizedEnv:
-    """What `create_vectorized_env` returns: the environments that a run will have. They exist once
-    it trains.
+    """The environments that a run will have.
+
+    `create_vectorized_env` returns them. They exist once the run trains.
 
     config: the run's configuration with these symbols and this number of environments.
     """
@@ -79,7 +80,7 @@ def build_vec_env(
     *,
     set: Changes = (),
 ) -> VectorizedEnv:
-    """The environments of a training run on several symbols.
+    """Build the environments of a training run on several symbols.
 
     Args:
         symbols: one is drawn for each environment and episode.
@@ -90,12 +91,13 @@ def build_vec_env(
             once if given.
         set: further keys of ours, as in `jaxtrade.run`. With an `env.task` of another kind, actions
             are not read as target positions.
+
     Raises:
         ConfigError, DataError: an unknown key, symbol or file. Nothing else is built instead.
     """
     del logger
     changes = set if isinstance(set, Mapping | str) else list(set)
-    given = imported(config, "config", not _names_task(changes))
+    given = convert_config(config, "config", not _names_task(changes))
     unused = ((SHARED_MEMORY, use_shared_memory), (MONITOR_PATH, monitor_path))
     _explain([*given.fates, *(fate for fate, value in unused if value is not None)])
     places = (
@@ -116,7 +118,7 @@ def build_vec_env(
 
 
 def _names_task(changes: Changes) -> bool:
-    """Whether changes choose a task that has no target positions."""
+    """Return whether changes choose a task that has no target positions."""
     pairs = (
         changes.items()
         if isinstance(changes, Mapping)
@@ -129,15 +131,15 @@ def _names_task(changes: Changes) -> bool:
 
 
 def nested_changes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Whole sections of dotted keys, so that keys that need each other are set together."""
+    """Group dotted keys into whole sections, so that keys that need each other are set together."""
     return {
         f"{section}.{key}" if isinstance(inner, dict) else section: value
-        for section, inner in nested(values).items()
+        for section, inner in nest_keys(values).items()
         for key, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
     }
 
 
-def _explain(fates: Sequence[Fate]) -> None:
+def _explain(fates: Sequence[KeyFate]) -> None:
     """Warn about keys that are not taken, each once in a process."""
     new = [fate for fate in fates if fate.kind in (NONE, REFUSED) and str(fate) not in _TOLD]
     _TOLD.update(map(str, new))
@@ -154,28 +156,29 @@ def get_optimal_n_envs(
     *,
     set: Changes = (),
 ) -> int:
-    """How many environments train fastest on this machine: measured now, which compiles a few
-    programs.
+    """Return how many environments train fastest on this machine.
 
-    Arguments as `build_vec_env`. Raises ConfigError, DataError, OutOfMemoryError.
+    Measures it now, which compiles a few programs. Arguments as `build_vec_env`. Raises
+    ConfigError, DataError, OutOfMemoryError.
     """
-    return _measured(
+    return _measure_num_envs(
         build_vec_env(
             symbols, data_dir, {"algorithm": "PPO"} if config is None else config, set=set
         )
     )
 
 
-def _measured(env: VectorizedEnv) -> int:
-    return prepared(env.config, None, Screen()).setup.config.rollout.num_envs
+def _measure_num_envs(env: VectorizedEnv) -> int:
+    return prepare_sized(env.config, None, Screen()).setup.config.rollout.num_envs
 
 
 class TrainerAgent:
     """IntradayJules' trainer: `create_vectorized_env`, `set_env`, `train`.
 
-    config: nested keys of IntradayJules (docs/howto/intradayjules.md has them all). training_env:
-        as `set_env`. path:
-    the new run folder; default below `runs/`. set: further keys of ours, as in `jaxtrade.run`.
+    config: nested keys of IntradayJules (docs/howto/intradayjules.md has them all).
+    training_env: as `set_env`.
+    path: the new run folder; default below `runs/`.
+    set: further keys of ours, as in `jaxtrade.run`.
 
     Raises ConfigError for an unknown key, with a suggestion, and for an algorithm that is not here.
     """
@@ -188,7 +191,7 @@ class TrainerAgent:
         path: Path | str | None = None,
         set: Changes = (),
     ) -> None:
-        imported(config, "config")
+        convert_config(config, "config")
         self._config, self._path, self._set = dict(config), path, set
         self.training_env: VectorizedEnv | None = None
         self.trainer: Trainer | None = None
@@ -197,7 +200,7 @@ class TrainerAgent:
 
     @property
     def trainer_core(self) -> TrainerAgent:
-        """This object: `trainer.trainer_core.get_training_performance_info()`."""
+        """Itself: `trainer.trainer_core.get_training_performance_info()`."""
         return self
 
     def create_vectorized_env(
@@ -208,14 +211,15 @@ class TrainerAgent:
         use_shared_memory: bool | None = None,
         monitor_path: str | None = None,
     ) -> VectorizedEnv:
-        """As `build_vec_env`, with this trainer's configuration."""
+        """Build environments as `build_vec_env`, with this trainer's configuration."""
         return build_vec_env(
             symbols, data_dir, self._config, n_envs, monitor_path, use_shared_memory, set=self._set
         )
 
     def set_env(self, env: VectorizedEnv) -> None:
-        """Choose what `train` trains on. Raises ConfigError for an object that
-        `create_vectorized_env` did not make.
+        """Choose what `train` trains on.
+
+        Raises ConfigError for an object that `create_vectorized_env` did not make.
         """
         if not isinstance(env, VectorizedEnv):
             raise ConfigError(
@@ -228,18 +232,18 @@ class TrainerAgent:
     def get_recommended_n_envs(
         self, symbols: Sequence[str], data_dir: Path | str | None = None
     ) -> int:
-        """How many environments train fastest here, measured now with this trainer's learner.
-        Raises as
-        `get_optimal_n_envs`."""
+        """Return how many environments train fastest here with this learner, measured now.
+
+        Raises as `get_optimal_n_envs`.
+        """
         return get_optimal_n_envs(symbols, self._config, data_dir, set=self._set)
 
     def train(self, existing_model_path: Path | str | None = None) -> Path:
-        """Train, save and evaluate -> the folder of the policy. The run around it is
-        `self.trainer.run`.
+        """Train, save and evaluate -> the folder of the policy. The run around it
+        is `self.trainer.run`.
 
-        existing_model_path: a policy folder that this returned, or its run, to begin with. Raises
-            ConfigError without
-        an environment, and what `jaxtrade.run` raises.
+        existing_model_path: a policy folder that this returned, or its run, to begin with.
+        Raises ConfigError without an environment, and what `jaxtrade.run` raises.
         """
         if self.training_env is None:
             raise ConfigError(
@@ -251,10 +255,11 @@ class TrainerAgent:
         return self.trainer.train().path / FOLDER
 
     def get_training_performance_info(self, against_one: bool = False) -> dict[str, Any]:
-        """What was measured: `jaxtrade.performance_info`, and the names that IntradayJules has for
-        some of it. None is what was not measured, so before `train` most of it.
+        """Return what was measured.
 
-        `expected_speedup` is no expectation: it is `times_one_env`, which `against_one` measures.
+        It is `jaxtrade.performance_info`, and the names that IntradayJules has for some of it. None
+        is what was not measured, so before `train` most of it. `expected_speedup` is no
+        expectation: it is `times_one_env`, which `against_one` measures.
         """
         found = {} if self.trainer is None else self.trainer.performance_info(against_one)
         env = self.training_env
@@ -268,7 +273,7 @@ class TrainerAgent:
 
 
 def _run_of(path: Path) -> Path:
-    """The run folder of a policy folder. Raises DataError if there is none."""
+    """Return the run folder of a policy folder. Raises DataError if there is none."""
     for each in (path, *path.parents):
         if (each / "config.yaml").is_file():  # a policy's folder has a manifest too
             return each

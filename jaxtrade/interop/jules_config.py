@@ -54,9 +54,12 @@ BRACKETS = (
 SHARDS = 8  # the default of `rollout.num_shards`
 
 
-class Fate(NamedTuple):
-    """What became of one key. kind: TAKEN, NONE, REFUSED, or that it was not given. text: our keys,
-    or why."""
+class KeyFate(NamedTuple):
+    """What became of one key.
+
+    kind: TAKEN, NONE, REFUSED, or that it was not given.
+    text: our keys, or why.
+    """
 
     key: str
     kind: str
@@ -66,20 +69,24 @@ class Fate(NamedTuple):
         return f"{self.key}: {self.kind} {self.text}"
 
 
-class Imported(NamedTuple):
-    """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each
-    key that was read, for a balance that was not given, and for what is held out."""
+class ConvertedConfig(NamedTuple):
+    """A converted configuration.
+
+    values: dotted key of ours -> value, of all keys that are not defaults.
+    fates: one for each key that was read, for a balance that was not given, and for what is
+        held out.
+    """
 
     values: dict[str, Any]
-    fates: tuple[Fate, ...]
+    fates: tuple[KeyFate, ...]
 
     def config(self, name: str = "imported") -> RunConfig:
-        """The configuration. Raises ConfigFaultsError if its values do not fit together."""
-        return make_config(nested(self.values), name)
+        """Return the configuration. Raises ConfigFaultsError if its values do not fit together."""
+        return make_config(nest_keys(self.values), name)
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested sections of dotted keys."""
+def nest_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn dotted keys into nested sections."""
     result: dict[str, Any] = {}
     for key, value in values.items():
         *path, last = key.split(".")
@@ -90,21 +97,21 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def imported(
+def convert_config(
     values: Mapping[str, Any], name: str = "configuration", targets: bool = True
-) -> Imported:
-    """Our values for a configuration of IntradayJules.
+) -> ConvertedConfig:
+    """Convert a configuration of IntradayJules to our values.
 
-    values: nested, as read from YAML or given to `TrainerAgent`. name: the source, for messages.
-        targets: whether numbered actions, or costs as a share of the traded value, are read as
-        target positions (`allocate`).
-
-    Raises ConfigFaultsError naming every unknown key, with a suggestion, and every value that cannot
-    be used.
+    values: nested, as read from YAML or given to `TrainerAgent`.
+    name: the source, for messages.
+    targets: whether numbered actions, or costs as a share of the traded value, are read as target
+        positions (`allocate`).
+    Raises ConfigFaultsError naming every unknown key, with a suggestion, and every value that
+    cannot be used.
     """
     given = dict(_flat(values))
     targets = targets and (given.get(ACTIONS) == "discrete" or COST in given)
-    faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[Fate]()
+    faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[KeyFate]()
     try:
         learner, own = _algorithm(given)
     except ConfigError as error:
@@ -123,41 +130,39 @@ def imported(
             faults += [(name, text) for text in _contradictions(key, outcome, found, first)]
             found |= outcome
             first |= dict.fromkeys(outcome, key)
-            taken = ", ".join(f"{ours}={_shown(value)}" for ours, value in outcome.items())
+            taken = ", ".join(f"{ours}={_format_value(value)}" for ours, value in outcome.items())
             outcome = TAKEN, taken + _remark(key, given[key], targets)
-        fates.append(Fate(key, *outcome))
+        fates.append(KeyFate(key, *outcome))
     if faults:
         raise ConfigFaultsError(faults)
     if "account.preset" not in found:
         found |= NO_RULES
         rules = ", ".join(f"{ours}={value}" for ours, value in NO_RULES.items())
         fates.append(
-            Fate(
+            KeyFate(
                 BALANCE,
                 "not given:",
                 f"{rules} (the default account, without rules that end an episode)",
             )
         )
     protocol = "the default protocol chooses them, and scores the policy on the validation sessions"
-    fates.append(Fate("held-out sessions", "not given:", f"{protocol} (docs/training.md)"))
-    return Imported(found, tuple(fates))
+    fates.append(KeyFate("held-out sessions", "not given:", f"{protocol} (docs/training.md)"))
+    return ConvertedConfig(found, tuple(fates))
 
 
 def _contradictions(
     key: str, outcome: Mapping[str, Any], found: Mapping[str, Any], first: Mapping[str, str]
 ) -> Iterator[str]:
-    """One text for each key of ours that `key` sets to another value than an earlier key of theirs
-    did.
-    """
+    """Yield one text for each key of ours that `key` sets otherwise than an earlier key of theirs."""
     for ours, value in outcome.items():
         if ours in found and found[ours] != value:
             yield (
-                f"{first[ours]} and {key} both set {ours}: to {_shown(found[ours])} and to {_shown(value)}; give "
-                "one of the two"
+                f"{first[ours]} and {key} both set {ours}: to {_format_value(found[ours])} and to "
+                f"{_format_value(value)}; give one of the two"
             )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
@@ -196,7 +201,10 @@ Outcome = dict[str, Any] | tuple[str, str]
 
 
 def _fate(key: str, given: Mapping[str, Any], learner: str, targets: bool) -> Outcome:
-    """What becomes of a key. Raises ConfigError for an unknown one, or a value that cannot be used."""
+    """Return what becomes of a key.
+
+    Raises ConfigError for an unknown one, or a value that cannot be used.
+    """
     value, name = given[key], key.removeprefix(PARAMS)
     if targets and key in OF_TARGETS:
         return OF_TARGETS[key](value)
@@ -222,7 +230,7 @@ def _fate(key: str, given: Mapping[str, Any], learner: str, targets: bool) -> Ou
 
 
 def number_of_envs(value: Any) -> dict[str, Any]:
-    """`n_envs` as keys of ours; None is auto. Raises ConfigError."""
+    """Convert `n_envs` to keys of ours; None is auto. Raises ConfigError."""
     if value is None:
         return {"rollout.num_envs": "auto"}
     if type(value) is not int or value < 1:
@@ -236,7 +244,7 @@ def number_of_envs(value: Any) -> dict[str, Any]:
 
 
 def symbols(value: Any) -> dict[str, Any]:
-    """`symbols` as keys of ours. Raises ConfigError."""
+    """Convert `symbols` to keys of ours. Raises ConfigError."""
     if (
         not isinstance(value, list | tuple)
         or not value
@@ -249,8 +257,9 @@ def symbols(value: Any) -> dict[str, Any]:
 
 
 def folder(value: Any) -> dict[str, Any]:
-    """`data_dir` as keys of ours: one file for each symbol, stamps of a bar's open in UTC. Raises
-    ConfigError.
+    """Convert `data_dir` to keys of ours: one file for each symbol, stamps of a bar's open in UTC.
+
+    Raises ConfigError.
     """
     if not isinstance(value, str | Path) or not str(value):
         raise ConfigError(
@@ -265,7 +274,7 @@ def folder(value: Any) -> dict[str, Any]:
 
 
 def _remark(key: str, value: Any, targets: bool) -> str:
-    """What a taken value does not say by itself."""
+    """Return a note on a key that is taken, if there is more to say than its value."""
     if key == ACTIONS:
         return " (target positions: flat, long or short)"
     if targets and key.endswith(".symbols"):
@@ -300,7 +309,7 @@ def _features(value: Any) -> Outcome:
 
 
 def _account(value: Any) -> Outcome:
-    """An account of this start balance without rules. Raises ConfigError."""
+    """Return an account of this start balance without rules. Raises ConfigError."""
     balances = {
         preset.start_balance: name
         for name, preset in reversed(PRESETS.items())
@@ -348,7 +357,7 @@ MADE: dict[str, Callable[[Any], Outcome]] = {
 
 
 def _cost(value: Any) -> Outcome:
-    """A share of the traded value in basis points. Raises ConfigError."""
+    """Return a share of the traded value in basis points. Raises ConfigError."""
     points = None if type(value) not in (int, float) else round(10_000 * value, 2)
     if points is None or not 0 <= value <= 0.1 or abs(points - 10_000 * value) > 1e-9:
         raise ConfigError(
@@ -379,7 +388,7 @@ PARAMETER_NAMES = {*KEYS["parameters"], *(name for names in PARAMETERS.values() 
 
 
 def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) -> Outcome:
-    """The fate of a key of `training.algo_params`."""
+    """Return what becomes of a key of `training.algo_params`."""
     if (
         learner == DQN
         and name.startswith("prioritized_replay_")
@@ -416,9 +425,11 @@ def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) ->
 
 
 def _replay_ratio(given: Mapping[str, Any]) -> Outcome:
-    """Samples trained per environment step. SB3 takes `gradient_steps` steps of `batch_size`
-    samples each time that every environment has taken `train_freq` steps; here the ratio does not
-    fall with the number of environments."""
+    """Compute the samples trained per environment step.
+
+    SB3 takes `gradient_steps` steps of `batch_size` samples each time that every environment has
+    taken `train_freq` steps; here the ratio does not fall with the number of environments.
+    """
     frequency, steps, batch = (
         given.get(PARAMS + name, default)
         for name, default in (("train_freq", 4), ("gradient_steps", 1), ("batch_size", 32))

@@ -26,10 +26,10 @@ def register_envs() -> None:
 
 
 def to_sb3(env: MarketEnv[Any], params: PyTree, num_envs: int) -> SB3Trading:
-    """`num_envs` environments as one Stable-Baselines3 `VecEnv`, with masks for sb3-contrib's
-    MaskablePPO.
+    """Return `num_envs` environments as one Stable-Baselines3 `VecEnv`.
 
-    Raises ConfigError if stable-baselines3 is not installed.
+    It has masks for sb3-contrib's MaskablePPO. Raises ConfigError if stable-baselines3 is
+    not installed.
     """
     if importlib.util.find_spec("stable_baselines3") is None:
         raise ConfigError('to_sb3 needs stable-baselines3: pip install "jaxtrade[sb3]"')

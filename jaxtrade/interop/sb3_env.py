@@ -31,10 +31,10 @@ class SB3Trading(VecEnv):
         super().__init__(num_envs, *spaces_of(env))
 
     def reset(self) -> np.ndarray:
-        """-> observations float32[N, D]. `reset_infos` holds the info of each environment.
+        """Reset all environments -> observations float32[N, D].
 
-        Raises ConfigError if the options differ between environments, or do not name a decision
-        bar.
+        `reset_infos` holds the info of each environment. Raises ConfigError if the options differ
+        between environments, or do not name a decision bar.
         """
         options, seeds = self._options[0], None
         if any(other != options for other in self._options):
@@ -50,14 +50,18 @@ class SB3Trading(VecEnv):
         return observed.observation
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Store the actions for `step_wait`. Raises RuntimeError before the first reset,
-        InvalidAction.
+        """Store the actions for `step_wait`.
+
+        Raises RuntimeError before the first reset, InvalidAction.
         """
         self._host.latest(RuntimeError, "step before reset")
         self._actions = checked_actions(actions, self.num_envs, self.env.num_actions)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """-> (observations float32[N, D], rewards float32[N], dones bool[N], infos)."""
+        """Take the step.
+
+        Returns (observations float32[N, D], rewards float32[N], dones bool[N], infos).
+        """
         observed, result = self._host.step(self._actions)
         done = result.terminated | result.truncated
         infos = _per_env(step_info(result.final, result), self.num_envs)
@@ -71,21 +75,25 @@ class SB3Trading(VecEnv):
         return observed.observation, result.reward, done, infos
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, A]: masks of the latest observations. Raises RuntimeError before the first
-        reset.
+        """Return the masks of the latest observations (bool[N, A]).
+
+        Raises RuntimeError before the first reset.
         """
         return self._host.latest(RuntimeError, "action_masks before reset").mask
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
     def has_attr(self, attr_name: str) -> bool:
-        """True for `action_masks` (a method of every environment) and `render_mode`."""
+        """Return True for `action_masks` (a method of every environment) and `render_mode`."""
         return attr_name in ("action_masks", "render_mode")
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """`render_mode`: None for all. Raises AttributeError for other names: the
-        environments are rows of arrays and have no attributes."""
+        """Return None for all environments if `render_mode` is asked for.
+
+        Raises AttributeError for other names: the environments are rows of arrays and have
+        no attributes.
+        """
         if attr_name != "render_mode":
             raise AttributeError(
                 f"environments of {type(self).__name__} have no attribute '{attr_name}'"
@@ -93,7 +101,7 @@ class SB3Trading(VecEnv):
         return [None for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Raises AttributeError: the environments are rows of arrays and have no attributes."""
+        """Raise AttributeError: the environments are rows of arrays and have no attributes."""
         raise AttributeError(
             f"environments of {type(self).__name__} have no attribute '{attr_name}' to set"
         )
@@ -101,7 +109,7 @@ class SB3Trading(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
     ) -> list[Any]:
-        """The masks, for the method `action_masks`. Raises AttributeError for other methods."""
+        """Return the masks for the method `action_masks`. Raises AttributeError for other methods."""
         if method_name != "action_masks":
             raise AttributeError(
                 f"environments of {type(self).__name__} have no method '{method_name}'"
@@ -110,12 +118,12 @@ class SB3Trading(VecEnv):
         return [masks[i] for i in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """False for all: no gymnasium wrapper is applied to them."""
+        """Return False for all: no gymnasium wrapper is applied to them."""
         del wrapper_class
         return [False for _ in self._get_indices(indices)]
 
 
 def _per_env(info: dict[str, np.ndarray], num_envs: int) -> list[dict[str, Any]]:
-    """Arrays [N, ...] by key -> one dictionary per environment, with Python scalars."""
+    """Turn arrays [N, ...] by key into one dictionary per environment, with Python scalars."""
     columns = {key: value if value.ndim > 1 else value.tolist() for key, value in info.items()}
     return [{key: column[i] for key, column in columns.items()} for i in range(num_envs)]

@@ -28,6 +28,7 @@ def load_world(
         config: a configuration, or the name of a file or of a shipped configuration.
         overrides: "section.key=value" changes; only for a name.
         split: train, validation, test or all.
+
     Raises:
         ConfigError, DataError: the configuration is invalid, the data cannot be read, or the split
             has no sessions.

@@ -50,20 +50,25 @@ TEMPLATES = {
 BUCKETS = ("s3://", "gs://", "r2://", "oci://", "cos://", "https://")
 
 
-def manifest(job: Job, engine: str) -> str:
-    """The text for an engine of `TEMPLATES`. Raises ConfigError for a job that it would refuse."""
+def manifest(job: LaunchJob, engine: str) -> str:
+    """Render the manifest for an engine of `TEMPLATES`.
+
+    Raises ConfigError for a job that the engine would refuse.
+    """
     pods = engine in ("jobset", "trainjob")
-    checked(job, needs_image=pods, needs_claim=pods)
+    check_job(job, needs_image=pods, needs_claim=pods)
     if engine == "sky" and not (job.claim or "").startswith(BUCKETS):
         raise ConfigError(
             f"--claim {job.claim}: expected the bucket that holds the runs, such as s3://my-runs "
             f"({', '.join(BUCKETS)}...)"
         )
     values = {"nodes": job.nodes, "gpus": job.gpus or None, "with_gpus": "" if job.gpus else None}
-    return _filled(TEMPLATES[engine], values | (_of_shell if engine == "slurm" else _of_yaml)(job))
+    return _fill_template(
+        TEMPLATES[engine], values | (_of_shell if engine == "slurm" else _of_yaml)(job)
+    )
 
 
-def _of_shell(job: Job) -> dict[str, Any]:
+def _of_shell(job: LaunchJob) -> dict[str, Any]:
     return {
         "name": job.name,
         "tasks": max(1, job.gpus),
@@ -76,7 +81,7 @@ def _of_shell(job: Job) -> dict[str, Any]:
     }
 
 
-def _of_yaml(job: Job) -> dict[str, Any]:
+def _of_yaml(job: LaunchJob) -> dict[str, Any]:
     words = ["jaxtrade", *job.of_node]
     single = {
         "name": job.name,
@@ -95,9 +100,10 @@ def _of_yaml(job: Job) -> dict[str, Any]:
     }
 
 
-def _filled(name: str, values: Mapping[str, Any]) -> str:
-    """A template with its values. A line with a value of None is left out, and a value of several
-    lines is indented as its line.
+def _fill_template(name: str, values: Mapping[str, Any]) -> str:
+    """Fill a template with values.
+
+    A line with a value of None is left out, and a value of several lines is indented as its line.
     """
     made = []
     for line in (
@@ -115,16 +121,19 @@ NAME = re.compile(
 
 
 @dataclass(frozen=True)
-class Job:
+class LaunchJob:
     """A training to launch.
 
-    command: the words after `jaxtrade`, from `command_of`. name: of the job. nodes: machines. gpus:
-        on each; 0 trains
-    on CPUs. image: of the container; None where the engine needs none. time: limit as HH:MM:SS.
+    command: the words after `jaxtrade`, from `command_of`.
+    name: of the job.
+    nodes: machines.
+    gpus: on each; 0 trains on CPUs.
+    image: of the container; None where the engine needs none.
+    time: limit as HH:MM:SS.
     partition: of SLURM.
-    setup: shell lines that come first. claim: the volume claim (Kubernetes) or the bucket
-        (SkyPilot) that holds the
-    runs. mount: where it is mounted.
+    setup: shell lines that come first.
+    claim: the volume claim (Kubernetes) or the bucket (SkyPilot) that holds the runs.
+    mount: where it is mounted.
     """
 
     command: tuple[str, ...]
@@ -147,7 +156,8 @@ class Job:
     @property
     def of_node(self) -> tuple[str, ...]:
         """The command for an engine that starts one process on each node. A process alone uses one
-        GPU unless it is told to use all."""
+        GPU unless it is told to use all.
+        """
         told = any(word == "--devices" or "parallel.devices" in word for word in self.command)
         return (
             self.command
@@ -162,7 +172,7 @@ class Job:
 
 
 def command_of(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a training command, with `--auto-resume`: engines run the same command again.
+    """Return the words of a training command with `--auto-resume`: engines run it again as it is.
 
     Raises ConfigError for another command than `train`, without `--run-dir`, or with a flag that a
     restart contradicts.
@@ -202,11 +212,10 @@ def command_of(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(split if "--auto-resume" in split else [*split, "--auto-resume"])
 
 
-def checked(job: Job, needs_image: bool = False, needs_claim: bool = False) -> Job:
-    """The job itself. needs_image, needs_claim: whether the engine runs containers, and on a named
-    volume.
+def check_job(job: LaunchJob, needs_image: bool = False, needs_claim: bool = False) -> LaunchJob:
+    """Return the job. Raises ConfigError for a value that the engine would refuse.
 
-    Raises ConfigError for a value that the engine would refuse.
+    needs_image, needs_claim: whether the engine runs containers, and on a named volume.
     """
     for flag, text in (
         ("--name", job.name),
@@ -267,11 +276,10 @@ TOGETHER = (
 def environment(
     base: Mapping[str, str], index: int, count: int, port: int, devices: int | None
 ) -> dict[str, str]:
-    """The environment of process `index` of `count`, which meet at `port` of this machine.
+    """Return the environment of process `index` of `count`, which meet at `port` of this machine.
 
     devices: how many each process computes on: cores' worth of host devices on a CPU, or its own
-        GPUs, counted from
-    index * devices. None: one host device, or one GPU each.
+        GPUs, counted from index * devices. None: one host device, or one GPU each.
     """
     each = devices or 1
     own = {
@@ -286,17 +294,17 @@ def environment(
 
 
 def free_port() -> int:
-    """A port of this machine on which nothing listens now."""
+    """Find a port of this machine on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def verdict(codes: Sequence[int]) -> int:
-    """The exit code of the whole, from those that are not 0 in the order in which the processes
-    ended; 0 without any.
+def combine_exit_codes(codes: Sequence[int]) -> int:
+    """Return the exit code of the whole; 0 if no process failed.
 
-    The first that is a cause counts: that a process has lost another one is a consequence.
+    codes: those that are not 0, in the order in which the processes ended. The first that is a
+        cause counts: that a process has lost another one is a consequence.
     """
     causes = [code for code in codes if code != ProcessLostError.exit_code]
     return next(iter([*causes, *codes]), 0)
@@ -307,7 +315,7 @@ def launch(
     count: int,
     devices: int | None = None,
 ) -> int:
-    """Run `jaxtrade WORDS` in `count` processes of this machine -> exit code, as `verdict` says.
+    """Run `jaxtrade WORDS` in `count` processes of this machine. Return the exit code (`combine_exit_codes`).
 
     Each line of output gets its process in front: `[0] `. SIGINT and SIGTERM go to all processes; a
     second one kills them. When one fails, the others have `PATIENCE_S` to end too.
@@ -332,8 +340,8 @@ def launch(
             reader for i, process in enumerate(processes) for reader in _readers(f"[{i}] ", process)
         ]
         try:
-            with _forwarded(processes):
-                return _watched(processes)
+            with _forward_signals(processes):
+                return _wait_for_all(processes)
         finally:
             for process in processes:
                 interrupt.kill(process)
@@ -341,9 +349,10 @@ def launch(
                 reader.join(timeout=PATIENCE_S)
 
 
-def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait until all have ended -> exit code. After a failure, those that go on for too long are
-    killed.
+def _wait_for_all(processes: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Wait until all have ended, and return the exit code.
+
+    After a failure, those that go on for too long are killed.
     """
     running, failed, deadline = list(processes), list[int](), float("inf")
     while running:
@@ -366,13 +375,13 @@ def _watched(processes: Sequence[subprocess.Popen[bytes]]) -> int:
         if time.monotonic() > deadline:
             for process in running:
                 interrupt.kill(process)
-            return verdict(failed)
-    return verdict(failed)
+            return combine_exit_codes(failed)
+    return combine_exit_codes(failed)
 
 
 @contextmanager
-def _forwarded(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to the processes inside this block; a second one kills them."""
+def _forward_signals(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Forward SIGINT and SIGTERM to the processes inside this block. A second one kills them."""
     seen: list[int] = []
 
     def forward(number: int, frame: Any) -> None:
@@ -394,7 +403,7 @@ def _forwarded(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
 
 
 def _readers(prefix: str, process: subprocess.Popen[bytes]) -> list[threading.Thread]:
-    """Threads that copy a process's output, line by line, with a prefix."""
+    """Start threads that copy a process's output, line by line, with a prefix."""
     pairs = ((process.stdout, sys.stdout), (process.stderr, sys.stderr))
     threads = [
         threading.Thread(target=_copy, args=(prefix, source, sink), daemon=True)

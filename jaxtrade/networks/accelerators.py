@@ -27,7 +27,9 @@ from jaxtrade.types import Array, PyTree
 def log_prob_and_entropy_by_columns(
     logits: Array, mask: Array, action: Array
 ) -> tuple[Array, Array]:
-    """`distributions.log_prob_and_entropy` up to rounding, each float32[...], from one array for each action.
+    """Compute `distributions.log_prob_and_entropy` up to rounding, from one array for each action.
+
+    Both are float32[...].
 
     A GPU or TPU computes both and their gradients in one program. On a CPU, reading single columns
     is slow.
@@ -72,31 +74,35 @@ _PARTS = {*TORSOS, *HEADS}
 
 
 def pack(parameters: PyTree) -> PyTree:
-    """Parameters of an `ActorCritic` in which `pair` takes the place of both torsos and heads.
+    """Replace both torsos and heads of an `ActorCritic`'s parameters by `pair`.
+
+    Networks without hidden layers stay as they are.
 
     pair: by layer {"kernel", "bias"}. The first layers stand side by side, float32[D, 2 O] and
-        float32[2 O], the
-    policy's first. The later ones are stacked, float32[2, I, O] and float32[2, O]. The last layer
-    has as many outputs as there are actions; zeros fill those that the value does not have, and no
-    gradient reaches them. Networks without hidden layers stay as they are.
+        float32[2 O], the policy's first. The later ones are stacked, float32[2, I, O] and
+        float32[2, O]. The last layer has as many outputs as there are actions; zeros fill those
+        that the value does not have, and no gradient reaches them.
     """
     if TORSOS[0] not in parameters:
         return parameters
     first, *later = _layers(parameters).items()
     pair = {first[0]: jax.tree.map(lambda *both: jnp.concatenate(both, axis=-1), *first[1])}
-    pair |= {name: jax.tree.map(_stacked, *both) for name, both in later}
+    pair |= {name: jax.tree.map(_stack_layers, *both) for name, both in later}
     return {name: part for name, part in parameters.items() if name not in _PARTS} | {PAIR: pair}
 
 
 def unpack(packed: PyTree, like: PyTree) -> PyTree:
-    """The inverse of `pack`. like: parameters, or their shapes, as `pack` was given."""
+    """Invert `pack`.
+
+    like: parameters, or their shapes, as `pack` was given.
+    """
     if PAIR not in packed:
         return packed
     parameters = {name: part for name, part in packed.items() if name != PAIR} | {
         name: {} for name in _PARTS
     }
     for name, shapes in _layers(like).items():
-        layers = _torn(packed[PAIR][name], shapes)
+        layers = _split_layer(packed[PAIR][name], shapes)
         for torso, head, layer in zip(TORSOS, HEADS, layers, strict=True):
             if name == HEADS[0]:
                 parameters[head] = layer
@@ -108,11 +114,12 @@ def unpack(packed: PyTree, like: PyTree) -> PyTree:
 def apply_pair(
     pair: PyTree, x: Array, activation: Callable[[Array], Array], dot_general: DotGeneral = FLOAT32
 ) -> Array:
-    """The outputs of both networks, float32[2, A].
+    """Compute the outputs of both networks, float32[2, A].
 
     Args:
-        pair: as `pack` makes it. x: float32[D], input of both. activation: after each layer but the
-            last.
+        pair: as `pack` makes it.
+        x: float32[D], input of both.
+        activation: after each layer but the last.
         dot_general: as of `networks.torso.MLP`.
     """
     first, *middle, last = _in_order(pair)
@@ -125,7 +132,7 @@ def apply_pair(
 def apply_value(
     pair: PyTree, x: Array, activation: Callable[[Array], Array], dot_general: DotGeneral = FLOAT32
 ) -> Array:
-    """The value alone, float32[]. Arguments as `apply_pair`."""
+    """Compute the value alone, float32[]. Arguments as `apply_pair`."""
     first, *later = _in_order(pair)
     width = first["bias"].shape[0] // 2
     x = product(dot_general, x, first["kernel"][:, width:]) + first["bias"][width:]
@@ -135,26 +142,27 @@ def apply_value(
 
 
 def _in_order(pair: PyTree) -> list[PyTree]:
-    """The layers, first layer first. JAX sorts keys as text, where Dense_10 stands before
-    Dense_2.
+    """Sort the layers, first layer first.
+
+    JAX sorts keys as text, where Dense_10 stands before Dense_2.
     """
     return [*(pair[f"Dense_{i}"] for i in range(len(pair) - 1)), pair[HEADS[0]]]
 
 
 def _layers(parameters: PyTree) -> dict[str, tuple[PyTree, PyTree]]:
-    """Name -> (layer of the policy, layer of the value), first layer first."""
+    """Map each name to (layer of the policy, layer of the value), first layer first."""
     policy, value = (parameters[name] for name in TORSOS)
     torso = {f"Dense_{i}": (policy[f"Dense_{i}"], value[f"Dense_{i}"]) for i in range(len(policy))}
     return torso | {HEADS[0]: (parameters[HEADS[0]], parameters[HEADS[1]])}
 
 
-def _stacked(policy: Array, value: Array) -> Array:
+def _stack_layers(policy: Array, value: Array) -> Array:
     missing = policy.shape[-1] - value.shape[-1]
     return jnp.stack([policy, jnp.pad(value, [(0, 0)] * (value.ndim - 1) + [(0, missing)])])
 
 
-def _torn(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-    """The layers of the policy and of the value. shapes: layers of the sizes that they have."""
+def _split_layer(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    """Split a layer into those of the policy and of the value, of the sizes in `shapes`."""
 
     def policy(x: Array, like: Array) -> Array:
         return x[..., : like.shape[-1]] if x.ndim == like.ndim else x[0]
@@ -175,12 +183,11 @@ def _torn(layer: PyTree, shapes: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]
 SMALL = 4096  # numbers in an array that a consumer reads in place
 
 
-class Layout(NamedTuple):
+class VectorLayout(NamedTuple):
     """Where the arrays of a tree lie in a vector. All arrays are float32.
 
-    shapes: in the order of `jax.tree.leaves`. order: numbers of the arrays as they follow in the
-        vector, small ones
-    first.
+    shapes: in the order of `jax.tree.leaves`.
+    order: numbers of the arrays as they follow in the vector, small ones first.
     """
 
     treedef: Any
@@ -188,12 +195,12 @@ class Layout(NamedTuple):
     order: tuple[int, ...]
 
     def flat(self, tree: PyTree) -> Array:
-        """float32[P]: the numbers of a tree of this layout."""
+        """Flatten a tree of this layout to its numbers (float32[P])."""
         leaves = self.treedef.flatten_up_to(tree)
         return jnp.concatenate([leaves[i].reshape(-1) for i in self.order])
 
     def tree(self, vector: Array) -> PyTree:
-        """The tree of a vector float32[P]."""
+        """Rebuild the tree from a vector float32[P]."""
         sizes = [math.prod(self.shapes[i]) for i in self.order]
         count = sum(size for size in sizes if size <= SMALL)
         # XLA copies each small array that it takes from a long vector. From a short one its
@@ -209,7 +216,7 @@ class Layout(NamedTuple):
 
 
 class Unchanged(NamedTuple):
-    """Stands for a `Layout` where the steps work on the tree itself."""
+    """Stands for a `VectorLayout` where the steps work on the tree itself."""
 
     def flat(self, tree: PyTree) -> PyTree:
         return tree
@@ -218,20 +225,22 @@ class Unchanged(NamedTuple):
         return vector
 
 
-def layout_of(parameters: PyTree) -> Layout:
-    """The layout of a tree of float32 arrays, at least one of them."""
+def make_vector_layout(parameters: PyTree) -> VectorLayout:
+    """Make the layout of a tree of float32 arrays, at least one of them."""
     leaves, treedef = jax.tree.flatten(parameters)
     chex.assert_type(leaves, jnp.float32)
     order = sorted(range(len(leaves)), key=lambda i: leaves[i].size > SMALL)
-    return Layout(treedef, tuple(leaf.shape for leaf in leaves), tuple(order))
+    return VectorLayout(treedef, tuple(leaf.shape for leaf in leaves), tuple(order))
 
 
 def map_parts(
     function: Callable[..., PyTree], tree: PyTree, parameters: PyTree, *others: PyTree
 ) -> PyTree:
-    """`tree` with `function` applied to each part that has the structure of `parameters`, such as
-    the moments in the state of an optimiser. `others` are trees like `tree`, in which anything may
-    stand for such a part; the function gets their parts too."""
+    """Apply `function` to each part of `tree` that has the structure of `parameters`.
+
+    Such parts are the moments in the state of an optimiser. `others` are trees like `tree`, in
+    which anything may stand for such a part; the function gets their parts too.
+    """
     structure = jax.tree.structure(parameters)
 
     def fits(part: PyTree) -> bool:
@@ -251,13 +260,16 @@ def map_parts(
 # --- Which form a platform has
 
 
-class Form(NamedTuple):
-    """pair: policy and value network are computed as a pair (`pack`). vectors: gradient steps change
-    the parameters and moments as vectors (`Layout`). log_prob_and_entropy: of the policy.
+class NetworkForm(NamedTuple):
+    """pair: policy and value network are computed as a pair (`pack`).
+
+    vectors: gradient steps change the parameters and moments as vectors (`VectorLayout`).
+    log_prob_and_entropy: of the policy.
     gradient_rows: largest number of rows whose gradient is computed at once, where
-    `ppo.gradient_rows` is auto. statistics_rows: number of observations that enter the statistics at
-    once; on a CPU they stay in its cache. agents: of a population that are computed side by side;
-    None: all.
+        `ppo.gradient_rows` is auto.
+    statistics_rows: number of observations that enter the statistics at once; on a CPU they stay in
+        its cache.
+    agents: of a population that are computed side by side; None: all.
     """
 
     pair: bool
@@ -268,58 +280,73 @@ class Form(NamedTuple):
     agents: int | None
 
     def rows_at_once(self, stated: int | str) -> int:
-        """Largest number of rows whose gradient is computed at once. stated: `ppo.gradient_rows`."""
+        """Return the largest number of rows whose gradient is computed at once.
+
+        stated: `ppo.gradient_rows`.
+        """
         return self.gradient_rows if isinstance(stated, str) else stated
 
 
-CPU = Form(False, False, log_prob_and_entropy, 16384, 512, 8)
-DEVICE = Form(True, True, log_prob_and_entropy_by_columns, 65536, 16384, None)
+CPU = NetworkForm(False, False, log_prob_and_entropy, 16384, 512, 8)
+DEVICE = NetworkForm(True, True, log_prob_and_entropy_by_columns, 65536, 16384, None)
 
 
-def form_of(platform: str | None = None) -> Form:
-    """The form for a platform of JAX ("cpu", "gpu", "cuda", "rocm", "tpu"). Default: that of this
-    process.
+def form_of(platform: str | None = None) -> NetworkForm:
+    """Return the form for a platform of JAX ("cpu", "gpu", "cuda", "rocm", "tpu").
+
+    Default: that of this process.
     """
     return CPU if (platform or jax.default_backend()) == "cpu" else DEVICE
 
 
-def packed(network: Any, form: Form, parameters: PyTree) -> PyTree:
-    """The parameters as training uses them: by `network.pack` if the form is a pair and the network
-    has it.
+def pack_parameters(network: Any, form: NetworkForm, parameters: PyTree) -> PyTree:
+    """Convert the parameters to the form that training uses.
+
+    This is by `network.pack` if the form is a pair and the network has it.
     """
     pack = getattr(network, "pack", None) if form.pair else None
     return parameters if pack is None else pack(parameters)
 
 
-class Stepped(NamedTuple):
+class SteppedTree(NamedTuple):
     """The parameters and moments of a network while gradient steps change them: in the form for the
-    platform. parameters: as they are outside of an update, arrays or shapes."""
+    platform.
+
+    parameters: as they are outside of an update, arrays or shapes.
+    """
 
     network: Any
-    form: Form
+    form: NetworkForm
     parameters: PyTree
-    layout: Layout | Unchanged
+    layout: VectorLayout | Unchanged
 
     @classmethod
-    def of(cls, network: Any, form: Form, parameters: PyTree) -> Stepped:
-        """For parameters of a network."""
-        layout = layout_of(packed(network, form, parameters)) if form.vectors else Unchanged()
+    def of(cls, network: Any, form: NetworkForm, parameters: PyTree) -> SteppedTree:
+        """Make the stepped tree of parameters."""
+        layout = (
+            make_vector_layout(pack_parameters(network, form, parameters))
+            if form.vectors
+            else Unchanged()
+        )
         return cls(network, form, parameters, layout)
 
     def enter(self, tree: PyTree) -> PyTree:
-        """A tree like the parameters, in the form."""
-        return self.layout.flat(packed(self.network, self.form, tree))
+        """Convert a tree like the parameters to the form."""
+        return self.layout.flat(pack_parameters(self.network, self.form, tree))
 
     def leave(self, formed: PyTree) -> PyTree:
-        """The inverse of `enter`."""
+        """Invert `enter`."""
         unpack = getattr(self.network, "unpack", None) if self.form.pair else None
         tree = self.layout.tree(formed)
         return tree if unpack is None else unpack(tree, self.parameters)
 
     def enter_moments(self, opt_state: PyTree) -> PyTree:
-        """The state of an optimiser, with its moments in the form."""
+        """Convert the moments in the state of an optimiser to the form."""
         return map_parts(self.enter, opt_state, self.parameters)
 
     def leave_moments(self, opt_state: PyTree, formed: PyTree) -> PyTree:
-        """The inverse of `enter_moments`. opt_state: as it was before."""
+        """Invert `enter_moments`.
+
+        opt_state: as it was before.
+        """
         return map_parts(lambda _, new: self.leave(new), opt_state, self.parameters, formed)

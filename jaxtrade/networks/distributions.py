@@ -20,16 +20,18 @@ ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 
 def check(logits: Array, mask: Array) -> None:
-    """Raises AssertionError at trace time unless logits are float, masks bool, and both have the
-    same shape [..., A].
+    """Check that logits are float, masks bool, and both have the same shape [..., A].
+
+    Raises AssertionError at trace time.
     """
     chex.assert_equal_shape([logits, mask])
     chex.assert_type([logits, mask], [float, bool])
 
 
 def log_probs(logits: Array, mask: Array) -> Array:
-    """Log-probability of every action, float32[..., A]: log-softmax over the legal actions,
-    `ILLEGAL` elsewhere.
+    """Compute the log-probability of every action, float32[..., A].
+
+    This is the log-softmax over the legal actions, `ILLEGAL` elsewhere.
     """
     check(logits, mask)
     # The bounds keep the difference of two legal logits finite.
@@ -42,40 +44,42 @@ def log_probs(logits: Array, mask: Array) -> Array:
 
 
 def probs(logits: Array, mask: Array) -> Array:
-    """Probability of every action, float32[..., A]; exactly 0 where illegal."""
+    """Compute the probability of every action, float32[..., A]; exactly 0 where illegal."""
     return jnp.where(mask, jnp.exp(log_probs(logits, mask)), 0.0)
 
 
 def log_prob(logits: Array, mask: Array, action: Array) -> Array:
-    """Log-probability of `action` int32[...], float32[...]."""
+    """Compute the log-probability (float32[...]) of `action` int32[...]."""
     chex.assert_type(action, int)
     chex.assert_shape(action, jnp.shape(logits)[:-1])
     return jnp.take_along_axis(log_probs(logits, mask), action[..., None], axis=-1)[..., 0]
 
 
 def entropy(logits: Array, mask: Array) -> Array:
-    """Entropy in nats over the legal actions, float32[...]; 0 if only one action is legal."""
+    """Compute the entropy in nats over the legal actions, float32[...]; 0 if only one is legal."""
     logp = jnp.where(mask, log_probs(logits, mask), 0.0)
     return -jnp.sum(jnp.where(mask, jnp.exp(logp), 0.0) * logp, axis=-1)
 
 
 def log_prob_and_entropy(logits: Array, mask: Array, action: Array) -> tuple[Array, Array]:
-    """`log_prob` of `action` and `entropy`, float32[...] each."""
+    """Compute `log_prob` of `action` and `entropy`, float32[...] each."""
     return log_prob(logits, mask, action), entropy(logits, mask)
 
 
 def mode(logits: Array, mask: Array) -> Array:
-    """Most probable legal action, int32[...]; of equally probable ones that with the lowest id."""
+    """Find the most probable legal action, int32[...]; of equally probable ones the lowest id."""
     check(logits, mask)
     # A legal logit of -inf must still beat every illegal action.
     legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
     return jnp.argmax(legal, axis=-1).astype(jnp.int32)
 
 
-def pick(chance: Array, logits: Array, mask: Array) -> Array:
-    """Sample by the inverse of the cumulative distribution, int32[...]: the first action whose
-    cumulative probability exceeds `chance` float32[...] in [0, 1). It is never an action of
-    probability 0."""
+def sample_by_inverse_cdf(chance: Array, logits: Array, mask: Array) -> Array:
+    """Sample an action by the inverse of the cumulative distribution, int32[...].
+
+    It is the first action whose cumulative probability exceeds `chance` float32[...] in [0, 1), and
+    never an action of probability 0.
+    """
     chex.assert_type(chance, float)
     chex.assert_shape(chance, logits.shape[:-1])
     p = probs(logits, mask)

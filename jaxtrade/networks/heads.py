@@ -1,5 +1,6 @@
-"""The networks of the learners: torsos, memory, and the heads that compute logits and values, or the
-value of each action."""
+"""The networks of the learners: torsos, memory, and the heads that compute logits and values, or
+the value of each action.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ class Module(Protocol):
     apply: Any
 
     def first_carry(self) -> PyTree:
-        """The carry at the start of an episode."""
+        """Return the carry at the start of an episode."""
         ...
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry after an observation float32[..., D]."""
+        """Compute the carry after an observation float32[..., D]."""
         ...
 
 
@@ -48,11 +49,11 @@ class Network(Module, Protocol):
     """
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
-        """Logits float32[..., A] and value float32[...] of a carry and its observation."""
+        """Compute logits float32[..., A] and value float32[...] of a carry and its observation."""
         ...
 
     def value(self, carry: PyTree, observation: Array) -> Array:
-        """The value alone, float32[...]."""
+        """Compute the value alone, float32[...]."""
         ...
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]: ...
@@ -83,8 +84,9 @@ class ActorCritic(Remembering):
     pack, unpack = staticmethod(pack), staticmethod(unpack)  # the methods accept packed ones too
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
-        """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after
-        `remember`.
+        """Compute logits float32[..., num_actions] before any mask, and value float32[...].
+
+        carry: after `remember`.
         """
         features = self._features(carry, observation)
         if self.has_variable("params", PAIR):
@@ -98,8 +100,9 @@ class ActorCritic(Remembering):
         return self.policy_head(self.policy_torso(features)), self._value(features)
 
     def value(self, carry: PyTree, observation: Array) -> Array:
-        """float32[...]: estimate of the expected discounted sum of future rewards. carry: after
-        `remember`.
+        """Estimate the expected discounted sum of future rewards (float32[...]).
+
+        carry: after `remember`.
         """
         return self._value(self._features(carry, observation))
 
@@ -117,8 +120,9 @@ class ActorCritic(Remembering):
 def make_actor_critic(
     config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32
 ) -> ActorCritic:
-    """The network kinds `mlp` and `gru`. dot_general: computes their products, in a stated
-    precision.
+    """Make the network kinds `mlp` and `gru`.
+
+    dot_general: computes their products, in a stated precision.
     """
     memory = config.rnn_width if config.kind == "gru" else 0
     return ActorCritic(
@@ -138,7 +142,7 @@ class ActionValues(Module, Protocol):
     """
 
     def values(self, carry: PyTree, observation: Array) -> Array:
-        """Q float32[..., A] of a carry and its observation."""
+        """Compute Q float32[..., A] of a carry and its observation."""
         ...
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array]: ...
@@ -149,8 +153,7 @@ class QNetwork(Remembering):
 
     layer_norm: as of `torso.MLP`.
     dueling: Q(s, a) = V(s) + A(s, a) - mean of A(s, .) over all actions, legal or not (Wang et al.
-        2016, equation 9).
-    Value and advantages are linear in the features of one torso.
+        2016, equation 9). Value and advantages are linear in the features of one torso.
 
     The heads are orthogonal with gain 0.01: all actions start with nearly the same value, 0, so
     that the first choices and targets say nothing that was not seen.
@@ -175,7 +178,10 @@ class QNetwork(Remembering):
         return carry, self.values(carry, observation)
 
     def values(self, carry: PyTree, observation: Array) -> Array:
-        """Q float32[..., num_actions], before any mask. carry: after `remember`."""
+        """Compute Q float32[..., num_actions], before any mask.
+
+        carry: after `remember`.
+        """
         features = self.q_torso(self._features(carry, observation))
         own = self.q_head(features)
         if not self.dueling:
@@ -191,7 +197,10 @@ def make_q_network(
     dueling: bool = False,
     layer_norm: bool = False,
 ) -> QNetwork:
-    """The network kinds `mlp` and `gru` of a Q-learner. dot_general: computes their products."""
+    """Make the network kinds `mlp` and `gru` of a Q-learner.
+
+    dot_general: computes their products.
+    """
     memory = config.rnn_width if config.kind == "gru" else 0
     return QNetwork(
         num_actions,

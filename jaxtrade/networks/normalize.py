@@ -41,7 +41,9 @@ class RunningStats(struct.PyTreeNode):
 
 
 def init_stats(size: int, groups: int = 1) -> RunningStats:
-    """Statistics without samples: mean 0 and variance 1, so `normalise` only clips. size: slots D.
+    """Make statistics without samples: mean 0 and variance 1, so `normalise` only clips.
+
+    size: slots D.
     groups: M.
     """
     shape = (groups, size)
@@ -64,8 +66,10 @@ def over_parts(
     data: PyTree,
     reduce: Reduce,
 ) -> RunningStats:
-    """`add(stats, data)` with the data of all parts: each part adds its own to empty statistics, and
-    those are added to `stats`."""
+    """Compute `add(stats, data)` with the data of all parts.
+
+    Each part adds its own to empty statistics, and those are added to `stats`.
+    """
     if reduce.whole:
         return add(stats, data)
     none = jax.tree.map(jnp.zeros_like, stats)
@@ -79,37 +83,37 @@ def merge_parts(stats: RunningStats, own: RunningStats, reduce: Reduce) -> Runni
 
         mean = sum of w_i m_i        variance = sum of w_i (v_i + (m_i - mean)^2)
     """
-    every = reduce.gathered(jnp.stack([own.count, own.mean, own.variance]))
+    every = reduce.gather(jnp.stack([own.count, own.mean, own.variance]))
     count, mean, variance = jnp.moveaxis(every, 1, 0)  # float32[parts, M, D] each
-    total = _added(count)
+    total = _sum_in_order(count)
     weight = count * (1.0 / jnp.maximum(total, 1.0))
     # Differences from a part that has samples: a constant slot then keeps its mean bit by bit, and
     # has no variance.
     origin = jnp.take_along_axis(mean, jnp.argmax(count > 0.0, axis=0)[None], axis=0)[0]
-    joint = origin + _added(weight * (mean - origin))
-    joint_variance = _added(weight * (variance + jnp.square(mean - joint)))
-    new = _joined(stats, jnp.maximum(total, 1.0), joint, joint_variance)
+    joint = origin + _sum_in_order(weight * (mean - origin))
+    joint_variance = _sum_in_order(weight * (variance + jnp.square(mean - joint)))
+    new = _merge_moments(stats, jnp.maximum(total, 1.0), joint, joint_variance)
     return jax.tree.map(lambda new, old: jnp.where(total > 0.0, new, old), new, stats)
 
 
-def _added(x: Array) -> Array:
+def _sum_in_order(x: Array) -> Array:
     """Sum over the first axis, in its order."""
     return functools.reduce(jnp.add, list(x))
 
 
 def _merge(stats: RunningStats, batch: Array, groups: Array | None) -> RunningStats:
-    """`merge` of a single part."""
+    """Compute `merge` of a single part."""
     if groups is None:
         chex.assert_axis_dimension(stats.mean, 0, 1)
-        return _joined(stats, *_moments(batch), group=0)
+        return _merge_moments(stats, *_moments(batch), group=0)
     chex.assert_rank([batch, groups], [2, 1])
     rows, mean, variance = _moments_by_group(batch, groups, stats.mean.shape[0])
-    joined = _joined(stats, jnp.maximum(rows, 1.0), mean, variance)
+    joined = _merge_moments(stats, jnp.maximum(rows, 1.0), mean, variance)
     return jax.tree.map(lambda new, old: jnp.where(rows > 0, new, old), joined, stats)
 
 
 def _moments(batch: Array) -> tuple[int, Array, Array]:
-    """Number of rows, mean and variance float32[D] of a batch."""
+    """Compute the number of rows, mean and variance float32[D] of a batch."""
     # Moments around the first row: a constant slot then keeps its mean bit by bit, and its variance
     # is exactly 0.
     origin = batch[0]
@@ -119,8 +123,9 @@ def _moments(batch: Array) -> tuple[int, Array, Array]:
 
 
 def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, Array, Array]:
-    """Number of rows float32[M, 1], mean and variance float32[M, D] of each group. A group without
-    rows has zeros.
+    """Compute the number of rows float32[M, 1], mean and variance float32[M, D] of each group.
+
+    A group without rows has zeros.
     """
     own = groups[:, None] == jnp.arange(count)  # bool[B, M]
     weights = own.astype(jnp.float32)
@@ -141,10 +146,10 @@ def _moments_by_group(batch: Array, groups: Array, count: int) -> tuple[Array, A
     return rows, origin + offset, mean_of(jnp.square(shifted - offset[groups]))
 
 
-def _joined(
+def _merge_moments(
     stats: RunningStats, rows: int | Array, mean: Array, variance: Array, group: int | None = None
 ) -> RunningStats:
-    """The statistics with the moments of `rows` >= 1 more rows in one group, or in all of them.
+    """Add the moments of `rows` >= 1 more rows to one group of the statistics, or to all.
 
     All groups are written without `at[:]`: its empty indices become an empty input of a program for
     several devices, at which the compiler of JAX 0.11 crashes.
@@ -174,8 +179,9 @@ class Scaler(struct.PyTreeNode):
 
 
 def scaler_of(stats: RunningStats) -> Scaler:
-    """Mean and 1 / standard deviation of each slot. A slot without variance carries no information:
-    its scale is 0.
+    """Compute the mean and 1 / standard deviation of each slot.
+
+    A slot without variance carries no information: its scale is 0.
     """
     single = stats.mean.shape[0] == 1
     variance = stats.variance[0] if single else stats.variance
@@ -188,10 +194,11 @@ def scaler_of(stats: RunningStats) -> Scaler:
 def normalise(
     stats: RunningStats | Scaler, observation: Array, group: Array | None = None
 ) -> Array:
-    """(observation - mean) / standard deviation, clipped to +-10; float32[..., D].
+    """Compute (observation - mean) / standard deviation, clipped to +-10 (float32[..., D]).
 
-    A slot without variance gives 0, also for values that it never had before. group: int[...], the
-    group of each observation; None with a single group.
+    A slot without variance gives 0, also for values that it never had before.
+
+    group: int[...], the group of each observation; None with a single group.
     """
     scaler = scaler_of(stats) if isinstance(stats, RunningStats) else stats
     chex.assert_rank([scaler.mean, scaler.scale], 1 if group is None else 2)

@@ -25,7 +25,7 @@ class PlainNetwork(nn.Module):
         return None
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry as it is."""
+        """Return the carry as it is."""
         del observation
         return carry
 
@@ -45,7 +45,7 @@ class PlainNetwork(nn.Module):
         return made
 
     def value(self, carry: PyTree, observation: Array) -> Array:
-        """The value alone, float32[...]."""
+        """Return the value alone, float32[...]."""
         return self.heads(carry, observation)[1]
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]:

@@ -2,10 +2,10 @@
 
 Every reduction over environments or rows in a learner goes through a `Reduce`. Without an axis, it
 is the plain reduction of one device. If the environments are split over the devices of a mesh axis,
-the learner gets `Reduce(axis)`. Each device then gets the figures over all devices. A part is the
+the learner gets `Reduce(axis)`. Each device then gets the results over all devices. A part is the
 share of one device; all parts must have equal size.
 
-Strict sums have the same bits on any number of devices. Then the parts are the groups of
+Strict sums are bit-identical on any number of devices. Then the parts are the groups of
 environments, whose number does not depend on the devices: a device holds one or more of them along
 a second axis, `inner`. What a part computes, it computes by a program of its own shapes (`alone`),
 and the parts' results are added as a binary tree in the order of the parts.
@@ -33,9 +33,10 @@ Axes = int | Sequence[int] | None
 @dataclass(frozen=True)
 class Reduce:
     """axis: name of the mapped axis over which the environments are split; None if one device holds
-    all of them.
+        all of them.
     inner: name of the mapped axis of the parts on one device, for strict sums; None: a device holds
-        one part."""
+        one part.
+    """
 
     axis: str | None = None
     inner: str | None = None
@@ -58,9 +59,11 @@ class Reduce:
     # --- arrays that still have an axis of environments or rows ---
 
     def alone(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, which reduces over no other part. With strict sums every part computes it by
-        the same program: one after the other, not side by side, because a compiler adds up larger
-        arrays in another order."""
+        """Wrap `function` so that it reduces over no other part.
+
+        With strict sums every part computes it by the same program: one after the other, not side
+        by side, because a compiler adds up larger arrays in another order.
+        """
         return _one_by_one(function) if self.strict else function
 
     def sum(self, x: Array, axes: Axes = None, dtype: Any = None) -> Array:
@@ -68,30 +71,33 @@ class Reduce:
         return self.sum_of_parts(self.alone(lambda x: x.sum(axis=axes, dtype=dtype))(x))
 
     def mean(self, x: Array, axes: Axes = None) -> Array:
-        """Mean over `axes` (default: all) and over the parts."""
+        """Average over `axes` (default: all) and over the parts."""
         return self.mean_of_parts(self.alone(lambda x: x.mean(axis=axes))(x))
 
     def moments(self, x: Array, axis: int | None = None) -> tuple[Array, Array]:
-        """Mean and population variance along `axis` (default: of all numbers) and over the parts.
+        """Find mean and population variance along `axis` (default: all numbers) and over the parts.
 
         Of parts with means m_i and variances v_i: m = mean of m_i, v = mean of v_i + (m_i - m)^2.
         """
         mean, variance = self.alone(lambda x: jnp.stack([x.mean(axis), x.var(axis)]))(x)
         if self.whole:
             return mean, variance
-        means, variances = jnp.moveaxis(self.gathered(jnp.stack([mean, variance])), 1, 0)
+        means, variances = jnp.moveaxis(self.gather(jnp.stack([mean, variance])), 1, 0)
         mean = _tree_sum(means) / len(means)
         return mean, _tree_sum(variances + jnp.square(means - mean)) / len(means)
 
     def variance(self, x: Array, axis: int | None = None) -> Array:
-        """Population variance along `axis` (default: of all numbers): the mean squared difference
-        from their mean.
+        """Compute the population variance along `axis` (default: of all numbers).
+
+        It is the mean squared difference from their mean.
         """
         return x.var(axis) if self.whole else self.moments(x, axis)[1]
 
-    def standardised(self, x: Array) -> Array:
-        """(x - mean) / (standard deviation + 1e-8), with the moments over the last axis and over the
-        parts. The small number avoids a division by zero where all numbers are equal.
+    def standardise(self, x: Array) -> Array:
+        """Compute (x - mean) / (standard deviation + 1e-8).
+
+        The moments are over the last axis and over the parts. The small number avoids a division by
+        zero where all numbers are equal.
         """
         if self.whole:
             return (x - x.mean(-1)[..., None]) / (x.std(-1)[..., None] + 1e-8)
@@ -101,26 +107,27 @@ class Reduce:
     # --- arrays that each part has already reduced ---
 
     def sum_of_parts(self, tree: PyTree) -> PyTree:
-        """Sum of each leaf over the parts."""
+        """Sum each leaf over the parts."""
         if self.strict:
-            return jax.tree.map(lambda x: _tree_sum(self.gathered(x)), tree)
+            return jax.tree.map(lambda x: _tree_sum(self.gather(x)), tree)
         return tree if self.axis is None else jax.lax.psum(tree, self.axis)
 
     def mean_of_parts(self, tree: PyTree) -> PyTree:
-        """Mean of each leaf over the parts."""
+        """Average each leaf over the parts."""
         if self.strict:
             return jax.tree.map(lambda x: x / self.count(1), self.sum_of_parts(tree))
         return tree if self.axis is None else jax.lax.pmean(tree, self.axis)
 
     def max_of_parts(self, tree: PyTree) -> PyTree:
-        """Maximum of each leaf over the parts."""
+        """Find the maximum of each leaf over the parts."""
         for axis in self._axes:
             tree = jax.lax.pmax(tree, axis)
         return tree
 
-    def joined(self, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
-        """(`mean_of_parts(mean)`, `max_of_parts(most)`) by a single collective operation. All
-        leaves are float32.
+    def reduce_mean_and_max(self, mean: PyTree, most: Any) -> tuple[PyTree, Any]:
+        """Compute (`mean_of_parts(mean)`, `max_of_parts(most)`) by a single collective operation.
+
+        All leaves are float32.
 
         The maximum goes into the same sum: each part adds its own number to a place of its own, and
         zeros elsewhere.
@@ -131,7 +138,7 @@ class Reduce:
         largest, restored_most = ravel_pytree(most)
         chex.assert_type([flat, largest], jnp.float32)
         if self.strict:
-            every = self.gathered(jnp.concatenate([flat, largest]))
+            every = self.gather(jnp.concatenate([flat, largest]))
             total, largest = _tree_sum(every[:, : flat.size]), every[:, flat.size :].max(axis=0)
         else:
             assert self.axis is not None
@@ -142,8 +149,8 @@ class Reduce:
             total, largest = every[: flat.size], every[flat.size :].reshape(parts, -1).max(axis=0)
         return restored(jax.lax.optimization_barrier(total) / self.count(1)), restored_most(largest)
 
-    def gathered(self, x: Array) -> Array:
-        """`x` of every part, [parts, ...], in the order of the parts."""
+    def gather(self, x: Array) -> Array:
+        """Gather `x` of every part, [parts, ...], in the order of the parts."""
         if self.whole:
             return x[None]
         for axis in self._axes:
@@ -154,7 +161,10 @@ class Reduce:
     # --- places and counts ---
 
     def offset(self, count: int) -> int | Array:
-        """Global number of this part's first environment (or group), if each part holds `count`."""
+        """Return the global number of this part's first environment (or group).
+
+        Each part holds `count`.
+        """
         if self.whole:
             return 0
         place, before = 0, 1
@@ -164,15 +174,16 @@ class Reduce:
         return place * count
 
     def count(self, count: int) -> int:
-        """Number in all parts together, if each part holds `count`."""
+        """Return the number in all parts together, if each part holds `count`."""
         for axis in self._axes:
             count *= jax.lax.axis_size(axis)
         return count
 
 
 def _tree_sum(x: Array) -> Array:
-    """Sum over the first axis as a binary tree, whatever program it is part of: neighbours
-    first.
+    """Sum over the first axis as a binary tree, whatever program it is part of.
+
+    Neighbours come first.
     """
     while len(x) > 1:
         odd = x[len(x) - len(x) % 2 :]
@@ -182,11 +193,12 @@ def _tree_sum(x: Array) -> Array:
 
 
 def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, computed one after the other where it is mapped. It may close over mapped
-    arrays.
+    """Compute `function` one after the other where it is mapped.
+
+    It may close over mapped arrays.
     """
 
-    def called(*args: Any) -> Any:
+    def call(*args: Any) -> Any:
         closed, result = jax.make_jaxpr(function, return_shape=True)(*args)
 
         @custom_vmap
@@ -200,31 +212,32 @@ def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
             jax.tree.structure(result), run(*closed.consts, *jax.tree.leaves(args))
         )
 
-    return called
+    return call
 
 
 def one_by_one(
     run: Callable[..., list[Array]], axis_size: int, is_mapped: Sequence[bool], *arrays: Array
 ) -> tuple[list[Array], list[bool]]:
-    """The rule of `custom_vmap` for a function that is computed in a loop over the mapped axis ->
-    its results, with that axis in front, and True for each.
+    """Give the `custom_vmap` rule of a function that is computed in a loop over the mapped axis.
+
+    Return its results, with that axis in front, and True for each.
 
     axis_size, is_mapped, arrays: as `custom_vmap` gives them.
 
     A compiler treats a loop by the number of its rounds: it dissolves a loop of one round, and
-    joins its operations with those around it. One part on a device would then have other bits than
-    several. So the number is hidden from it, what a single round reads seems to depend on the
+    joins its operations with those around it. One part on a device would then not be bit-identical
+    to several. So the number is hidden from it, what a single round reads seems to depend on the
     round, and barriers keep reading and writing out of the function.
     """
     rounds = axis_size + _hidden_zero(arrays)
 
-    def taken(x: Array, i: Array) -> Array:
+    def take(x: Array, i: Array) -> Array:
         if axis_size == 1:
             return jnp.where(i < rounds, x[0], jnp.zeros_like(x[0]))
         return jax.lax.dynamic_index_in_dim(x, i, keepdims=False)
 
     def at(i: Array) -> list[Array]:
-        read = [taken(x, i) if mapped else x for x, mapped in zip(arrays, is_mapped, strict=True)]
+        read = [take(x, i) if mapped else x for x, mapped in zip(arrays, is_mapped, strict=True)]
         return jax.lax.optimization_barrier(run(*jax.lax.optimization_barrier(read)))
 
     def step(i: Array, results: list[Array]) -> list[Array]:
@@ -241,15 +254,19 @@ def one_by_one(
 
 
 def _apart(x: Array) -> Array:
-    """`x`, as the result of a loop of one round: what reads it is not joined with what made it. On
-    one device nothing else stands between the two, on several there is an operation of all
-    devices."""
+    """Return `x` as the result of a loop of one round.
+
+    What reads it is not joined with what made it. On one device nothing else stands between the
+    two, on several there is an operation of all devices.
+    """
     return jax.lax.fori_loop(0, 1 + _hidden_zero([x]), lambda _, __: x, jnp.zeros_like(x))
 
 
 def _hidden_zero(arrays: Sequence[Array]) -> Array:
-    """int32[]: 0, which a compiler cannot tell, because a float may be NaN. Without any float there
-    is nothing to hide: sums of whole numbers are exact."""
+    """Return 0 (int32[]) in a way that a compiler cannot infer, because a float may be NaN.
+
+    Without any float there is nothing to hide: sums of whole numbers are exact.
+    """
     floats = (x for x in arrays if jnp.issubdtype(x.dtype, jnp.floating) and x.size)
     number = next((x.reshape(-1)[0] for x in floats), jnp.float32(0))
     return ((number != number) & (number == number)).astype(jnp.int32)

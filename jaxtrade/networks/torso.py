@@ -41,9 +41,9 @@ class DotGeneral:
     """`jax.lax.dot_general` with operands of one precision: for `product`, or an argument of
     `flax.linen.Dense`.
 
-    algorithm: how XLA computes the product. mantissa: bits to which operands are rounded before it,
-        in the forward and
-    in the backward pass; None: they are not.
+    algorithm: how XLA computes the product.
+    mantissa: bits to which operands are rounded before it, in the forward and in the backward pass;
+        None: they are not.
     """
 
     algorithm: lax.Precision | lax.DotAlgorithmPreset = lax.Precision.HIGHEST
@@ -64,8 +64,8 @@ class DotGeneral:
                 lhs, rhs, dimension_numbers, self.algorithm, preferred_element_type
             )
         result = lax.dot_general(
-            _rounded(self.mantissa, lhs),
-            _rounded(self.mantissa, rhs),
+            _round_mantissa(self.mantissa, lhs),
+            _round_mantissa(self.mantissa, rhs),
             dimension_numbers,
             self.algorithm,
             preferred_element_type,
@@ -77,12 +77,11 @@ FLOAT32 = DotGeneral()
 
 
 def dot_general_of(precision: Precision, platform: str | None = None) -> DotGeneral:
-    """The products of a precision.
+    """Return the products of a precision.
 
     platform: where the program will run, such as "cpu", "gpu" or "tpu". Default: that of this
-        process. Where a platform
-    has no such products, operands are rounded and a float32 product follows: the same result up to
-    the order of sums, slower than float32.
+        process. Where a platform has no such products, operands are rounded and a float32 product
+        follows: the same result up to the order of sums, slower than float32.
     """
     if precision == "float32":
         return FLOAT32
@@ -93,31 +92,29 @@ def dot_general_of(precision: Precision, platform: str | None = None) -> DotGene
 
 
 def product(dot_general: DotGeneral, x: Array, kernel: Array) -> Array:
-    """x @ kernel: float32[..., I] and float32[I, O] -> float32[..., O]."""
+    """Compute x @ kernel: float32[..., I] and float32[I, O] -> float32[..., O]."""
     return dot_general(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
 
 
 def products(dot_general: DotGeneral, x: Array, kernels: Array) -> Array:
-    """N products: float32[N, I] and float32[N, I, O] -> float32[N, O]."""
+    """Compute N products: float32[N, I] and float32[N, I, O] -> float32[N, O]."""
     return dot_general(x, kernels, (((1,), (1,)), ((0,), (0,))))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _rounded(mantissa: int, x: Array) -> Array:
-    """`x` rounded to a mantissa of so many bits, half to even. Its gradient is not rounded."""
+def _round_mantissa(mantissa: int, x: Array) -> Array:
+    """Round `x` to a mantissa of so many bits, half to even. Its gradient is not rounded."""
     return lax.reduce_precision(x, EXPONENT, mantissa)
 
 
-_rounded.defvjp(
-    lambda mantissa, x: (_rounded(mantissa, x), None), lambda mantissa, kept, given: (given,)
+_round_mantissa.defvjp(
+    lambda mantissa, x: (_round_mantissa(mantissa, x), None), lambda mantissa, kept, given: (given,)
 )
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _rounded_gradient(mantissa: int, x: Array) -> Array:
-    """`x` itself. Its gradient is rounded, because it is an operand of the backward pass's
-    products.
-    """
+    """Return `x`, with a rounded gradient, which is an operand of the backward pass's products."""
     del mantissa
     return x
 
@@ -132,8 +129,9 @@ _rounded_gradient.defvjp(
 
 
 def orthogonal(gain: float = 1.0) -> Any:
-    """Orthogonal initialisation (Saxe et al. 2014): (key, shape, dtype) -> matrix W with W^T W =
-    gain^2 I (or W W^T).
+    """Make an orthogonal initialiser (Saxe et al. 2014).
+
+    It maps (key, shape, dtype) to a matrix W with W^T W = gain^2 I (or W W^T).
 
     It is `flax.linen.initializers.orthogonal(gain)`, but under `vmap` (several agents, several
     gates) it computes one matrix after the other. jaxlib 0.10 computes a batch of QR decompositions
@@ -156,10 +154,10 @@ class MLP(nn.Module):
 
     Weights are orthogonal with gain sqrt(2), biases are 0, as in Stable-Baselines3 (see
     Andrychowicz et al. 2021).
-    dot_general: computes its products, in a stated precision (`networks.torso`). layer_norm:
-        each layer's outputs
-    are normalised over its units before the activation (Ba, Kiros & Hinton 2016), with a learned
-    scale and offset.
+
+    dot_general: computes its products, in a stated precision (`networks.torso`).
+    layer_norm: each layer's outputs are normalised over its units before the activation (Ba, Kiros
+        & Hinton 2016), with a learned scale and offset.
     """
 
     widths: Sequence[int]
@@ -184,8 +182,9 @@ UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the
 
 
 def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """One orthogonal H x H matrix per gate, side by side: float[H, 3 H]. Arguments as a flax
-    initialiser.
+    """Draw one orthogonal H x H matrix per gate, side by side: float[H, 3 H].
+
+    Arguments as a flax initialiser.
     """
     width, gates = shape[0], shape[1] // shape[0]
     init = orthogonal()
@@ -194,15 +193,14 @@ def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float3
 
 
 def forget(carry: PyTree, first: Array) -> PyTree:
-    """Reset the memory: `carry` [..., H], but zero where `first` bool[...], at the start of an
-    episode.
-    """
+    """Reset the memory `carry` [..., H] to zero where `first` bool[...], at an episode's start."""
     return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
 
 
 def cell(own: Array, gates: Array, carry: Array) -> Array:
-    """The next carry float32[..., H]. own, gates: the carry's and the input's part of the gates,
-    float32[..., 3 H].
+    """Compute the next carry float32[..., H].
+
+    own, gates: the carry's and the input's part of the gates, float32[..., 3 H].
     """
     _, update, new = _gates(own, gates)
     return (1.0 - update) * new + update * carry
@@ -219,17 +217,17 @@ def _gates(own: Array, gates: Array) -> tuple[Array, Array, Array]:
 def run_gru(
     dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array
 ) -> Array:
-    """The carry after each of L steps of S sequences, float32[L, S, H].
+    """Compute the carry after each of L steps of S sequences, float32[L, S, H].
 
     The gradient is written by hand: inside the loop it only follows the carry from step to step.
     What it needs of each step, and what the weights get from it, are products over all steps at
     once. jax.grad would repeat them in the loop.
 
     Args:
-        dot_general: as of `networks.torso.MLP`. weights: U float32[H, 3 H] and its bias float32[3
-            H].
-        carry: float32[S, H] before the first step. gates: the input's part of the gates, float32[L,
-            S, 3 H].
+        dot_general: as of `networks.torso.MLP`.
+        weights: U float32[H, 3 H] and its bias float32[3 H].
+        carry: float32[S, H] before the first step.
+        gates: the input's part of the gates, float32[L, S, 3 H].
         first: bool[L, S], True where an episode starts: the carry is zero before it.
     """
     kernel, bias = weights
@@ -290,8 +288,11 @@ class GRU(nn.Module):
 
         r, z = sigmoid(W x + U h + b)        n = tanh(W_n x + b_n + r * (U_n h + c_n))        h' = (1 - z) n + z h
 
-    `read` computes the part of the three gates that depends on the input x alone. It does not need the carry, so one
-    matrix product reads a whole sequence. flax's GRUCell does not offer this split. dot_general: as of `MLP`.
+    `read` computes the part of the three gates that depends on the input x alone. It does not need
+    the carry, so one matrix product reads a whole sequence. flax's GRUCell does not offer this
+    split.
+
+    dot_general: as of `MLP`.
     """
 
     width: int
@@ -307,15 +308,18 @@ class GRU(nn.Module):
         return self.step(carry, self.read(observation))
 
     def read(self, observation: Array) -> Array:
-        """The input part W x + b of the gates: float32[..., D] -> float32[..., 3 H]."""
+        """Compute the input part W x + b of the gates: float32[..., D] -> float32[..., 3 H]."""
         return self.input(observation)
 
     def step(self, carry: Array, gates: Array) -> Array:
-        """The next carry float32[..., H]. gates: float32[..., 3 H] from `read`."""
+        """Compute the next carry float32[..., H].
+
+        gates: float32[..., 3 H] from `read`.
+        """
         return cell(self.recurrent(carry), gates, carry)
 
     def run(self, carry: Array, gates: Array, first: Array) -> Array:
-        """The carry after each step of a sequence (`run_gru`)."""
+        """Compute the carry after each step of a sequence (`run_gru`)."""
         weights = self.recurrent.variables["params"]
         return run_gru(self.dot_general, (weights["kernel"], weights["bias"]), carry, gates, first)
 
@@ -323,7 +327,7 @@ class GRU(nn.Module):
 def recall(
     network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array
 ) -> PyTree:
-    """The carry after each observation of S sequences, equal to that of acting step by step.
+    """Compute the carry after each observation of S sequences, as if acting step by step.
 
     Args:
         network: has `read`, and `run` or `step`, as `GRU`; not used if the carry is None.
@@ -331,6 +335,7 @@ def recall(
             starts there.
         observations, first: float32[L * S, D] and bool[L * S]. Row `l * S + s` is step l of
             sequence s.
+
     Returns:
         float32[L * S, H], or None.
     """
@@ -360,12 +365,12 @@ class Remembering(nn.Module):
     """The base of our networks: an adapter and a memory, before what the subclass makes of them.
 
     memory: width H of a GRU that reads the observations. Both torsos then read its carry
-        float32[..., H] together with
-    the observation. With 0 there is no GRU, and the carry is None.
+        float32[..., H] together with the observation. With 0 there is no GRU, and the carry
+        is None.
     adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other
-        parts then read its
-    output instead of the observation.
-    hidden, activation: of the torsos (`torso.MLP`). dot_general: computes the products.
+        parts then read its output instead of the observation.
+    hidden, activation: of the torsos (`torso.MLP`).
+    dot_general: computes the products.
     """
 
     num_actions: int
@@ -382,30 +387,31 @@ class Remembering(nn.Module):
             self.gru = GRU(self.memory, self.dot_general)
 
     def first_carry(self) -> PyTree:
-        """The carry before the first observation of an episode: float32[H] of zeros, or None
-        without a memory.
+        """Return the carry before the first observation of an episode.
+
+        It is float32[H] of zeros, or None without a memory.
         """
         return jnp.zeros(self.memory) if self.memory else None
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry after the network has read `observation`."""
-        return self.gru(carry, self._adapted(observation)) if self.memory else carry
+        """Compute the carry after the network has read `observation`."""
+        return self.gru(carry, self._adapt(observation)) if self.memory else carry
 
     def read(self, observation: Array) -> Array:
-        """As `GRU.read`."""
-        return self.gru.read(self._adapted(observation))
+        """Do as `GRU.read`."""
+        return self.gru.read(self._adapt(observation))
 
     def step(self, carry: Array, gates: Array) -> Array:
-        """As `GRU.step`."""
+        """Do as `GRU.step`."""
         return self.gru.step(carry, gates)
 
     def run(self, carry: Array, gates: Array, first: Array) -> Array:
-        """As `GRU.run`."""
+        """Do as `GRU.run`."""
         return self.gru.run(carry, gates, first)
 
-    def _adapted(self, observation: Array) -> Array:
+    def _adapt(self, observation: Array) -> Array:
         return self.adapter(observation) if self.adapter_width else observation
 
     def _features(self, carry: PyTree, observation: Array) -> Array:
-        observation = self._adapted(observation)
+        observation = self._adapt(observation)
         return jnp.concatenate([observation, carry], axis=-1) if self.memory else observation

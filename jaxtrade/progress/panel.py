@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from jaxtrade.notation import duration
+from jaxtrade.formatting import duration
 from jaxtrade.progress.screen import (
     LastingStream,
     Now,
@@ -40,7 +40,7 @@ STYLES = (("warning:", "yellow"), ("error:", "bold red"), ("note:", "dim"))
 
 
 class PhasePanel(Screen):
-    """The phases of a command with their times, and below them the figures of the training.
+    """The phases of a command with their times, and below them the metrics of the training.
 
     The cursor stays visible: a process that is killed then leaves the terminal as it was.
     """
@@ -48,8 +48,9 @@ class PhasePanel(Screen):
     live = True
 
     def __init__(self, title: str, stream: TextIO) -> None:
-        """title: of the panel. stream: a terminal that can show a panel
-        (`screen.can_show_panel`).
+        """title: of the panel.
+
+        stream: a terminal that can show a panel (`screen.can_show_panel`).
         """
         super().__init__()
         self._title, self._descriptor = title, stream.fileno()
@@ -71,7 +72,7 @@ class PhasePanel(Screen):
         # Python's own messages on standard error go above the panel. What goes to standard output
         # is a result: it is only taken along if it ends on the same terminal.
         self._live = Live(
-            get_renderable=self.drawn,
+            get_renderable=self.draw,
             console=self._console,
             refresh_per_second=PER_SECOND,
             redirect_stderr=True,
@@ -112,7 +113,10 @@ class PhasePanel(Screen):
         self._figures = tuple(line for line in ("  ".join(own), self._actions(last), rest) if line)
 
     def _actions(self, row: Row) -> str:
-        """The shares of the actions, the largest first, those below half a per cent left out."""
+        """Format the shares of the actions, the largest first.
+
+        Those below half a per cent are left out.
+        """
         names = self.names.get("action_share", ())
         shares = [
             (share, name)
@@ -127,7 +131,7 @@ class PhasePanel(Screen):
         style = next((style for start, style in STYLES if text.startswith(start)), None)
         self._console.print(Text(printable(text), style=style or ""), soft_wrap=True)
 
-    def failed(self) -> None:
+    def mark_failed(self) -> None:
         self._failed = True
 
     def close(self) -> None:
@@ -138,8 +142,8 @@ class PhasePanel(Screen):
 
     # --- drawing -----------------------------------------------------------------------------------------------------
 
-    def drawn(self) -> RenderableType:
-        """The panel as it is now."""
+    def draw(self) -> RenderableType:
+        """Draw the panel as it is now."""
         grid = Table.grid(padding=(0, 1), expand=True)
         grid.add_column(width=1)
         grid.add_column(width=NAME, no_wrap=True)
@@ -234,7 +238,7 @@ def _side_by_side(bar: RenderableType, text: RenderableType) -> RenderableType:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The values as bars from the lowest to the highest, at most `width` of them.
+    """Draw the values as bars from the lowest to the highest, at most `width` of them.
 
     More values than `width` are averaged in `width` groups of equal size, up to one. A value that
     is not finite is a space. Values that are all equal are in the middle.

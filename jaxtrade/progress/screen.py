@@ -1,5 +1,6 @@
-"""`Screen`: where a command shows its phases, rows and messages. This one shows nothing; `Plain`
-and `panel.PhasePanel` do.
+"""`Screen`: where a command shows its phases, rows and messages.
+
+This one shows nothing; `Plain` and `panel.PhasePanel` do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
-from jaxtrade.notation import duration
+from jaxtrade.formatting import duration
 from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
 from jaxtrade.text import FORECAST, printable
 
@@ -32,10 +33,10 @@ _shown_on: list[int] = []  # file descriptors of the terminals that show a panel
 
 
 def can_show_panel(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether a panel can be drawn on a stream: a terminal of at least 60 columns and 16 rows,
-    UTF-8, not dumb.
+    """Return whether a panel can be drawn on a stream.
 
-    NO_COLOR (any value but the empty one) asks for plain lines.
+    It takes a terminal of at least 60 columns and 16 rows, UTF-8, not dumb. NO_COLOR (any value but
+    the empty one) asks for plain lines.
     """
     if environ.get("NO_COLOR") or environ.get("TERM", "").lower() in DUMB or not stream.isatty():
         return False
@@ -46,8 +47,9 @@ def can_show_panel(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def size(stream: TextIO, environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """(columns, rows) of a terminal. COLUMNS and LINES override it; 80 x 24 if it does not know its
-    size.
+    """Return (columns, rows) of a terminal.
+
+    COLUMNS and LINES override it; 80 x 24 if it does not know its size.
     """
     try:
         found = os.get_terminal_size(stream.fileno())
@@ -61,8 +63,8 @@ def size(stream: TextIO, environ: Mapping[str, str] = os.environ) -> tuple[int, 
 
 
 class LastingStream:
-    """A text stream that loses what is written after its reader has gone, instead of ending the
-    run.
+    """A text stream that loses what is written after its reader has gone, instead of ending
+    the run.
 
     A terminal that closes, or a pipe whose reader ends, must not stop hours of training.
     """
@@ -92,8 +94,9 @@ class LastingStream:
 
 
 def panel_opened(descriptor: int) -> None:
-    """Note that a terminal shows a panel. Ctrl-C then restores it, also where it ends the process
-    at once.
+    """Note that a terminal shows a panel.
+
+    Ctrl-C then restores it, also where it ends the process at once.
     """
     interrupt.before_line(restore)
     _shown_on.append(descriptor)
@@ -127,10 +130,12 @@ Now = Callable[[], str]  # what is done at this moment; called from another thre
 class ShownPhase:
     """A phase of a command.
 
-    name: a verb ("compiling"). about: on what. total: number of its steps, 0 if unknown. done:
-        steps that have ended.
-    step: the step that is being done. begun, ended: seconds of the monotonic clock; ended is None
-        while it lasts.
+    name: a verb ("compiling").
+    about: on what.
+    total: number of its steps, 0 if unknown.
+    done: steps that have ended.
+    step: the step that is being done.
+    begun, ended: seconds of the monotonic clock; ended is None while it lasts.
     """
 
     name: str
@@ -159,8 +164,9 @@ class ShownPhase:
 
 
 class Screen:
-    """Receives what a command does. It is a `MetricSink` too, so that a training loop can write to
-    it.
+    """Receives what a command does.
+
+    It is a `MetricSink` too, so that a training loop can write to it.
 
     A phase lasts until the next one begins, or until the screen is closed. Use a screen as a
     context manager.
@@ -184,21 +190,24 @@ class Screen:
         where: TracebackType | None,
     ) -> None:
         if kind:
-            self.failed()
+            self.end_with_error()
         self.close()
 
     def describe(self, names: Names, columns: Columns) -> None:
-        """How rows are shown: names of the entries of lists, and the learner's own columns."""
+        """Set how rows are shown: names of the entries of lists, and the learner's own columns."""
         self.names, self.columns = names, columns
 
     def phase(self, name: str, about: str = "", total: int = 0, now: Now = str) -> None:
-        """Begin a phase. A phase of the same name as the last one only changes its description.
+        """Begin a phase.
+
+        A phase of the same name as the last one only changes its description.
 
         Args:
-            name: a verb, such as "loading". about: on what. total: number of its steps, 0 if
-                unknown.
-            now: what is being done at this moment, "" for nothing special; called from another
-                thread.
+            name: a verb, such as "loading".
+            about: on what.
+            total: number of its steps, 0 if unknown.
+            now: what is being done at this moment, "" for nothing special; called from
+                another thread.
         """
         if self.phases and self.phases[-1].name == name:
             last = self.phases[-1]
@@ -221,7 +230,7 @@ class Screen:
         self.phases = []
 
     def at_end(self, lines: Iterable[str]) -> None:
-        """What is to be shown below the command's result. Later lines replace earlier ones."""
+        """Set what is shown below the command's result. Later lines replace earlier ones."""
         self.endings = list(lines)
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -232,8 +241,8 @@ class Screen:
         """Receive one line about the run."""
         del text
 
-    def failed(self) -> None:
-        """The command ends with an error."""
+    def end_with_error(self) -> None:
+        """Note that the command ends with an error."""
 
     def close(self) -> None:
         """Finish. Nothing is shown afterwards."""
@@ -249,16 +258,16 @@ class Screen:
 class Warnings(Screen):
     """Shows nothing but warnings, and how long the program compiles (`--quiet`)."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._log = log
 
     def message(self, text: str) -> None:
         if text.startswith(("warning:", FORECAST)):
-            self._tell(text)
+            self._log(text)
 
     def at_end(self, lines: Iterable[str]) -> None:
-        """Nothing is shown below the result."""
+        """Show nothing below the result."""
         del lines
 
 
@@ -272,8 +281,10 @@ MOST_LINES = 100  # chunks of a run with a line; `metrics.jsonl` and `run.log` k
 
 
 def worth_a_line(rows: Sequence[Row]) -> bool:
-    """Whether the chunk of these rows is one of at most `MOST_LINES` chunks, evenly spread over the
-    run, or its last one.
+    """Return whether the chunk of these rows deserves a line.
+
+    It does if it is one of at most `MOST_LINES` chunks, evenly spread over the run, or its
+    last one.
 
     rows: those of one chunk, with `update` and `total_updates`.
     """

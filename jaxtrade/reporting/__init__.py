@@ -1,1 +1,1 @@
-"""A report of a finished run: one HTML file, the same figures as JSON, and the trades."""
+"""A report of a finished run: one HTML file, the same content as JSON, and the trades."""

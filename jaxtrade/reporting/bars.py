@@ -19,7 +19,10 @@ from jaxtrade.evaluation.records import ABSENT, BarRecords
 
 @dataclass(frozen=True)
 class PageClock:
-    """How the page shows times and prices. zone: IANA zone of the exchange. tick_size: points.
+    """How the page shows times and prices.
+
+    zone: IANA zone of the exchange.
+    tick_size: points.
     decimals: of a price.
     """
 
@@ -31,13 +34,16 @@ class PageClock:
 
 @dataclass(frozen=True)
 class PlacedTrade:
-    """A trade on the bars. row: its line of `trades.csv`. decision, entry, exit: numbers of bars.
+    """A trade on the bars.
+
+    row: its line of `trades.csv`.
+    decision, entry, exit: numbers of bars.
     side: +1 or -1.
 
-    legal: names of the actions that were legal at the decision. stops: (bar, ticks), the levels of
-        the stop from the
-    close of that bar on, as it was moved; empty without a stop, and where the position was closed
-    in the bar of its entry. target: ticks, None likewise.
+    legal: names of the actions that were legal at the decision.
+    stops: (bar, ticks), the levels of the stop from the close of that bar on, as it was moved;
+        empty without a stop, and where the position was closed in the bar of its entry.
+    target: ticks, None likewise.
     """
 
     row: dict[str, str]
@@ -55,13 +61,14 @@ class PlacedTrade:
         return self.stops[0][1] if self.stops else None
 
 
-def placed(
+def place_trades(
     lines: Sequence[dict[str, str]], bars: BarRecords, shown: str, actions: Sequence[str]
 ) -> list[PlacedTrade]:
-    """The trades of the agent `shown` on the bars. lines: of its `trades.csv`. actions: names by
-    id.
+    """Place the trades of the agent `shown` on the bars. Raises ValueError if the lines are others.
 
-    Raises ValueError if the lines are not those trades.
+    Args:
+        lines: of its `trades.csv`.
+        actions: names by id.
     """
     columns = bars.trades[shown]
     if len(lines) != len(columns["side"]):
@@ -92,8 +99,11 @@ def placed(
 def _levels(
     bars: BarRecords, first: int, held: int
 ) -> tuple[tuple[tuple[int, int], ...], int | None]:
-    """(stops, target) of a position. first: number of its decision bar; held: closes of bars at
-    which it is open.
+    """Return (stops, target) of a position.
+
+    Args:
+        first: number of its decision bar.
+        held: closes of bars at which it is open.
     """
     if not held:
         return (), None
@@ -106,8 +116,9 @@ def _levels(
 
 
 def extremes(values: np.ndarray, most: int) -> np.ndarray:
-    """int64[M] numbers of at most `most` values that keep the shape: first, last, and least and
-    largest of each group.
+    """Select at most `most` values that keep the shape, and return their numbers (int64[M]).
+
+    They are first, last, and least and largest of each group.
 
     values: float[N]. All N if they are no more than `most`.
     """
@@ -124,20 +135,21 @@ LEVEL = 6  # of deflate; 9 takes several times as long on prices and saves about
 TYPES = (np.uint8, np.int16, np.int32)  # of differences, the first that holds them all
 
 
-def packed(
+def pack_columns(
     columns: Mapping[str, np.ndarray], above: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The columns, all of one length, as JSON values.
+    """Pack columns, all of one length, as JSON values.
 
     Args:
-        columns: name -> int[N]. Each is stored as its first value and the N - 1 differences of its
-            neighbours.
+        columns: name -> int[N]. Each is stored as its first value and the N - 1 differences of
+            its neighbours.
         above: name -> an earlier column; such a column is stored as N differences from that one.
+
     Returns:
-        rows: N. columns: of each its `name`, `type` (u1, i2 or i4), `first`, and `above`, a name or
-            None. data: the
-        differences of all columns one after the other, little-endian, deflated without a header, as
-        base64.
+        rows: N.
+        columns: of each its `name`, `type` (u1, i2 or i4), `first`, and `above`, a name or None.
+        data: the differences of all columns one after the other, little-endian, deflated without a
+            header, as base64.
     Raises ValueError if differences do not fit int32.
     """
     described, parts = [], []

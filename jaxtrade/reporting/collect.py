@@ -1,4 +1,4 @@
-"""Read a run's folder into the figures of a report. Nothing is trained, traded or compiled."""
+"""Read a run's folder into the content of a report. Nothing is trained, traded or compiled."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from jaxtrade.evaluation.records import (
     BarRecords,
     read_records,
 )
-from jaxtrade.evaluation.report import rules_text
-from jaxtrade.notation import name_agent
+from jaxtrade.evaluation.results_table import rules_text
+from jaxtrade.formatting import name_agent
 from jaxtrade.reporting import schema, studies, svg
-from jaxtrade.reporting.bars import PageClock, PlacedTrade, placed
+from jaxtrade.reporting.bars import PageClock, PlacedTrade, place_trades
 from jaxtrade.reporting.studies import ReportChoice, chosen_on, read_json, trained_on
-from jaxtrade.reporting.svg import Marked
+from jaxtrade.reporting.svg import MarkedEquity
 from jaxtrade.runs import rundir
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import read_rows
@@ -47,17 +47,18 @@ CURVE_POINTS = 160
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What a report is made of: its figures, the bars, the trades on them, and the equity that the
-    page draws. Of an account that holds several symbols the page has no bars and no trades; fills:
-    the text of its `trades.csv`.
+class ReportData:
+    """What a report is made of: its content, the bars, the trades on them, and the equity that the
+    page draws. Of an account that holds several symbols the page has no bars and no trades.
+
+    fills: the text of its `trades.csv`.
     """
 
     data: schema.Figures
     bars: BarRecords
     clock: PageClock
     trades: list[PlacedTrade]
-    marked: Marked
+    marked: MarkedEquity
     fills: str = ""
 
 
@@ -68,10 +69,11 @@ def choose(
     agent: int | None = None,
     symbol: str | None = None,
 ) -> ReportChoice:
-    """The evaluation that was asked for.
+    """Choose the evaluation that was asked for.
 
     Raises:
-        ConfigError: no run, no evaluation of this split, or several agents or symbols and none was named.
+        ConfigError: no run, no evaluation of this split, or several agents or symbols and none
+            was named.
     """
     config, manifest = rundir.read_run(run)
     symbols = symbols_of(config)
@@ -101,9 +103,11 @@ def choose(
 
 
 def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) -> tuple[int, str]:
-    """The number of the agent and its folder below that of the split; "" for a run of one agent.
-    The first one is the default."""
-    from jaxtrade.runs.stored import chosen_number
+    """Return the number of the agent and its folder below that of the split.
+
+    The folder is "" for a run of one agent. The first agent is the default.
+    """
+    from jaxtrade.runs.stored_run import chosen_number
     from jaxtrade.training.population import Stack
 
     first = 0 if seed is None and agent is None else agent
@@ -112,9 +116,10 @@ def _agent(run: Path, config: RunConfig, seed: int | None, agent: int | None) ->
     return number, "" if name == run else name.relative_to(run).as_posix()
 
 
-def collect(choice: ReportChoice) -> Collected:
-    """All figures of a report. Raises DataError: a file of the evaluation is missing or damaged, or
-    two disagree.
+def collect(choice: ReportChoice) -> ReportData:
+    """Collect all content of a report.
+
+    Raises DataError: a file of the evaluation is missing or damaged, or two disagree.
     """
     try:
         return _collect(choice)
@@ -131,7 +136,7 @@ def collect(choice: ReportChoice) -> Collected:
         ) from None
 
 
-def _collect(choice: ReportChoice) -> Collected:
+def _collect(choice: ReportChoice) -> ReportData:
     document = read_json(choice.folder / "evaluation.json")
     records = read_records(choice.folder / RECORDS)
     settings, shown, bars, meta = document["settings"], records.shown, records.bars, records.meta
@@ -160,17 +165,17 @@ def _collect(choice: ReportChoice) -> Collected:
         bars = replace(bars, **dict.fromkeys(BAR_COLUMNS, NOT_KEPT))
     else:
         traded = shown_at["session"]
-        trades = _placed(choice.folder / "trades.csv", text, bars, shown, meta["actions"])
+        trades = _place_trades(choice.folder / "trades.csv", text, bars, shown, meta["actions"])
         found["trades"] = len(trades)
     _compare(choice.folder, document["agents"][shown]["strategy"], found)
     unchecked = [
         f"no digest of {name} is known: shown as found"
         for name in ("evaluation.json", "trades.csv")
-        if not digests.covers(choice.folder / name)
+        if not digests.has_digest(choice.folder / name)
     ]
-    judged, trials = _judged(choice, document, meta)
+    judged, trials = _collect_statistics(choice, document, meta)
     title = _title(choice, settings, shown)
-    sections, about = studies.optional(choice, meta.get("policy_sha256"), shown, title)
+    sections, about = studies.optional_sections(choice, meta.get("policy_sha256"), shown, title)
     data: schema.Figures = {
         "format": schema.FORMAT,
         "title": title,
@@ -197,18 +202,19 @@ def _collect(choice: ReportChoice) -> Collected:
         **sections,
         **own,
     }
-    return Collected(data, bars, clock, trades, marked, text if joint else "")
+    return ReportData(data, bars, clock, trades, marked, text if joint else "")
 
 
 def _rules(settings: Mapping[str, Any]) -> str:
-    """The rules of the account in words; of one that holds several symbols their name."""
+    """Describe the rules of the account; of one that holds several symbols, give their name."""
     rules = settings.get("rules")
     return rules_text(rules) if rules else f"those of {settings['account']}"
 
 
 def _compare(folder: Path, strategy: Mapping[str, Any], found: Mapping[str, float]) -> None:
-    """Compare the figures of an evaluation with its records and trades, for folders without
-    digests.
+    """Compare the metrics of an evaluation with its records and trades.
+
+    For folders without digests.
     """
     for name, value in found.items():
         if abs(strategy[name] - value) > 0.0005:
@@ -218,10 +224,10 @@ def _compare(folder: Path, strategy: Mapping[str, Any], found: Mapping[str, floa
             )
 
 
-def _judged(
+def _collect_statistics(
     choice: ReportChoice, document: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> tuple[schema.Figures, schema.Figures | None]:
-    """The statistics of the daily net profit, and what the trial log says by now."""
+    """Collect the statistics of the daily net profit, and the current content of the trial log."""
     config = choice.config
     alike = not (config.sweep.on or config.evolve.on or config.shared.on)
     days = studies.read_days(choice, alike)
@@ -234,8 +240,8 @@ def _judged(
         else None
     )
     return (
-        studies.figures(days, history, why),
-        studies.trial_figures(history, document.get("trials")),
+        studies.metric_lines(days, history, why),
+        studies.trial_metrics(history, document.get("trials")),
     )
 
 
@@ -255,8 +261,10 @@ def _title(choice: ReportChoice, settings: Mapping[str, Any], shown: str) -> dic
 
 
 def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
-    """Settings and agents of the same policy on the training sessions; None if they were not
-    evaluated, or if they are what the report shows."""
+    """Return settings and agents of the same policy on the training sessions.
+
+    None if they were not evaluated, or if they are what the report shows.
+    """
     path = choice.folder_of("train") / "evaluation.json"
     if choice.split == "train" or not path.is_file():
         return None
@@ -265,7 +273,10 @@ def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
 
 
 def _seeds(choice: ReportChoice) -> schema.Figures | None:
-    """Net profit of every agent of the run, from its evaluation; None for a run of one agent."""
+    """Return the net profit of every agent of the run, from its evaluation.
+
+    None for a run of one agent.
+    """
     root = choice.run / "evaluation" / choice.split
     if not choice.agent:
         return None
@@ -283,9 +294,10 @@ def _seeds(choice: ReportChoice) -> schema.Figures | None:
     return {"shown": choice.agent, "net": nets}
 
 
-def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageClock) -> Marked:
-    """The shown agent's two passes at the decision bars, in dollars. start: dollars of a new
-    account.
+def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageClock) -> MarkedEquity:
+    """Mark the shown agent's two passes at the decision bars, in dollars.
+
+    start: dollars of a new account.
     """
     ends = np.array(["", *(reason.name.lower() for reason in EndReason if reason)])
     strategy, account = bars.strategy, bars.account
@@ -293,7 +305,7 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageCloc
         account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan
     )
     at = bars.decision + 1
-    return Marked(
+    return MarkedEquity(
         at,
         bars.time[at] + clock.bar_seconds,
         dates[bars.session[bars.decision]].astype(str),
@@ -309,31 +321,37 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageCloc
 
 def _text(path: Path) -> str:
     try:
-        return digests.checked(path).decode()
+        return digests.read_checked(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN"
         ) from None
 
 
-def _placed(
+def _place_trades(
     path: Path, text: str, bars: BarRecords, shown: str, actions: Sequence[str]
 ) -> list[PlacedTrade]:
-    """The trades on the bars. text: of the `trades.csv`. Raises DataError if they are others."""
+    """Place the trades on the bars. Raises DataError if they are others.
+
+    text: of the `trades.csv`.
+    """
     try:
-        return placed(list(csv.DictReader(io.StringIO(text, newline=""))), bars, shown, actions)
+        return place_trades(
+            list(csv.DictReader(io.StringIO(text, newline=""))), bars, shown, actions
+        )
     except ValueError as error:
         raise DataError(f"{path}: {error}; evaluate the run again: jaxtrade evaluate RUN") from None
 
 
 def training(choice: ReportChoice) -> schema.Figures | None:
-    """The curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`. None
-    without metrics.
+    """Collect the curves of `metrics.jsonl` in groups of updates, and the health of `summary.json`.
+
+    None without metrics.
     """
     path, summary = choice.run / "metrics.jsonl", choice.run / "summary.json"
     if not path.is_file():
         return None
-    digests.checked(path)
+    digests.read_checked(path)
     rows = read_rows(path)
     if not rows:
         return None
@@ -364,8 +382,9 @@ def training(choice: ReportChoice) -> schema.Figures | None:
 
 
 def curve(rows: Sequence[Mapping[str, Any]], name: str, label: str) -> schema.Figures:
-    """A metric in groups of neighbouring updates: the mean of the known values of each; None
-    without any.
+    """Average a metric over groups of neighbouring updates.
+
+    It is the mean of the known values of each group; None without any.
     """
     groups = np.array_split(np.arange(len(rows)), min(len(rows), CURVE_POINTS))
     values = [

@@ -17,11 +17,11 @@ import numpy as np
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.frames import TRADE_COLUMNS
 from jaxtrade.evaluation.records import BarRecords
-from jaxtrade.notation import cost, points, price
-from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, packed
-from jaxtrade.reporting.collect import Collected
+from jaxtrade.formatting import cost, points, price
+from jaxtrade.reporting.bars import PageClock, PlacedTrade, extremes, pack_columns
+from jaxtrade.reporting.collect import ReportData
 from jaxtrade.reporting.page import page
-from jaxtrade.storage.staged import staged
+from jaxtrade.storage.staging import stage_files
 from jaxtrade.text import json_text, several
 
 MB = 1_000_000
@@ -31,8 +31,11 @@ EQUITY_POINTS = 6_000  # of the chart that zooms
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """The files as text. trades: empty in the report of a walk-forward. bars: number of bars that the
-    page holds; dropped: of older ones that it leaves out.
+    """The files as text.
+
+    trades: empty in the report of a walk-forward.
+    bars: number of bars that the page holds.
+    dropped: of older ones that it leaves out.
     """
 
     html: str
@@ -42,13 +45,12 @@ class ReportFiles:
     dropped: int = 0
 
 
-def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
-    """The report of what was collected.
+def make(found: ReportData, max_mb: float = 3.0) -> ReportFiles:
+    """Make the report of what was collected.
 
     max_mb: largest size of the page in millions of bytes. Where it would be larger, the oldest bars
-        are left out, whole
-    sessions at a time, and the page says so. Raises ConfigError if it is larger without any bars,
-    or `max_mb` is not above 0.
+        are left out, whole sessions at a time, and the page says so. Raises ConfigError if it is
+        larger without any bars, or `max_mb` is not above 0.
     """
     check_limit(max_mb)
     shown = found.trades[-MOST_ROWS:]
@@ -76,7 +78,7 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
                 "decimals": found.clock.decimals,
             },
             "equity": equity,
-            "trades": [_drawn(found, trade, first) for trade in shown],
+            "trades": [_describe_trade(found, trade, first) for trade in shown],
         }
         return data, page(data, shown, first_trade + 1, live)
 
@@ -98,8 +100,10 @@ def make(found: Collected, max_mb: float = 3.0) -> ReportFiles:
 
 
 def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int | None:
-    """The first bar from which on the page is within the limit: 0, the start of a session, or N (no
-    bars). None if not even then."""
+    """Find the first bar from which on the page is within the limit.
+
+    It is 0, the start of a session, or N (no bars). None if not even then.
+    """
     if size_of(0) <= limit:
         return 0
     places = [*(np.flatnonzero(np.diff(bars.session)) + 1).tolist(), len(bars.row)]
@@ -107,8 +111,8 @@ def _fitting(bars: BarRecords, limit: int, size_of: Callable[[int], int]) -> int
     return places[at] if at < len(places) else None
 
 
-def _notes(found: Collected, first: int, rows: int, max_mb: float) -> list[str]:
-    """What the page leaves out."""
+def _notes(found: ReportData, first: int, rows: int, max_mb: float) -> list[str]:
+    """Say what the page leaves out."""
     bars, trades, notes = len(found.bars.row), len(found.trades), []
     if first:
         notes.append(
@@ -123,8 +127,9 @@ def _notes(found: Collected, first: int, rows: int, max_mb: float) -> list[str]:
 
 
 def _bars(bars: BarRecords, first: int) -> dict[str, Any]:
-    """The bars from `first` on, packed. Times count from the first of them in units that divide all
-    differences.
+    """Pack the bars from `first` on.
+
+    Times count from the first of them in units that divide all differences.
     """
     time = bars.time[first:]
     start = int(time[0]) if len(time) else 0
@@ -136,15 +141,15 @@ def _bars(bars: BarRecords, first: int) -> dict[str, Any]:
         "first": first,
         "start": start,
         "unit": unit,
-        **packed(columns, dict.fromkeys(("open", "high", "low"), "close")),
+        **pack_columns(columns, dict.fromkeys(("open", "high", "low"), "close")),
     }
 
 
-def _equity(found: Collected) -> dict[str, Any]:
-    """Equity and drawdown in cents at some decision bars, with the time of each, packed."""
+def _equity(found: ReportData) -> dict[str, Any]:
+    """Pack equity and drawdown in cents at some decision bars, with the time of each."""
     marked = found.marked
     chosen = extremes(marked.equity, EQUITY_POINTS)
-    return packed(
+    return pack_columns(
         {
             "at": marked.at[chosen],
             "time": marked.time[chosen] // 60,
@@ -154,9 +159,10 @@ def _equity(found: Collected) -> dict[str, Any]:
     )
 
 
-def _drawn(found: Collected, trade: PlacedTrade, first: int) -> dict[str, Any]:
-    """A trade for the scripts: numbers of bars, prices in points, and what the facts beside the
-    chart say.
+def _describe_trade(found: ReportData, trade: PlacedTrade, first: int) -> dict[str, Any]:
+    """Describe a trade for the scripts.
+
+    It has numbers of bars, prices in points, and what the facts beside the chart say.
     """
     clock, row = found.clock, trade.row
     levels = [[bar, points(level, clock)] for bar, level in trade.stops]
@@ -203,9 +209,12 @@ def _stop_fact(clock: PageClock, levels: list[list[Any]]) -> str:
     )
 
 
-def _csv(found: Collected) -> str:
-    """All trades: the columns of the evaluation's `trades.csv`, then the first stop, the target
-    (empty without one) and the actions that were legal at the decision."""
+def _csv(found: ReportData) -> str:
+    """Format all trades as CSV.
+
+    It has the columns of the evaluation's `trades.csv`, then the first stop, the target (empty
+    without one) and the actions that were legal at the decision.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("trade", *TRADE_COLUMNS, "stop", "target", "legal"))
@@ -221,7 +230,7 @@ def _csv(found: Collected) -> str:
 
 
 def check_limit(max_mb: float) -> None:
-    """Raises ConfigError for a largest size of the page that is none."""
+    """Raise ConfigError unless the largest size of the page is above 0."""
     if not 0 < max_mb < math.inf:
         raise ConfigError(
             f"max_mb (--max-mb) {max_mb:g}: expected a size above 0, in millions of bytes"
@@ -229,11 +238,14 @@ def check_limit(max_mb: float) -> None:
 
 
 def write(report: ReportFiles, folder: Path) -> dict[str, Path]:
-    """Write the files into a folder, all or none of them -> their paths. Raises OSError (disk)."""
+    """Write the files into a folder, all or none of them, and return their paths.
+
+    Raises OSError (disk).
+    """
     texts = {"report.html": report.html, "report.json": report.json}
     if report.trades:
         texts["trades.csv"] = report.trades
-    with staged(folder, noted=False) as new:
+    with stage_files(folder, noted=False) as new:
         for name, text in texts.items():
             (new / name).write_bytes(text.encode("utf-8"))
     return {name: folder / name for name in texts}

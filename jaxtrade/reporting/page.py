@@ -1,5 +1,6 @@
-"""The pages: templates filled with the figures of a report, the data of their scripts, and the policy
-that lets nothing else in.
+"""The pages: templates filled with the content of a report, and the data of their scripts.
+
+Also the Content-Security-Policy, which lets nothing else in.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from jaxtrade import notation
+from jaxtrade import formatting
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.statistics import LEVEL
 from jaxtrade.reporting import schema, svg, words
@@ -24,7 +25,7 @@ from jaxtrade.version import __version__
 from jaxtrade.web import assets
 
 FILTERS = (
-    words.spoken,
+    words.format_key,
     words.times,
     words.ordinal,
     words.capital,
@@ -33,7 +34,7 @@ FILTERS = (
     words.flat,
     several,
     join_reasons,
-    notation.name_agent,
+    formatting.name_agent,
 )
 FUNCTIONS = (
     words.kinds,
@@ -52,13 +53,15 @@ FUNCTIONS = (
 
 @functools.cache
 def environment() -> Environment:
-    """The templates, with what they may call."""
+    """Return the environment of the templates, with what they may call."""
     found = assets.environment("jaxtrade.reporting")
     found.filters.update({each.__name__: each for each in FILTERS})
-    found.filters["shown"] = functools.partial(notation.shown, minus=notation.MINUS)
+    found.filters["format_number"] = functools.partial(
+        formatting.format_number, minus=formatting.MINUS
+    )
     found.globals.update({each.__name__: each for each in FUNCTIONS})
     found.globals.update(
-        minus=notation.MINUS,
+        minus=formatting.MINUS,
         splits=schema.SPLITS,
         least_sessions=MIN_SESSIONS,
         level=f"{100 * LEVEL:.0f} %",
@@ -70,10 +73,11 @@ def environment() -> Environment:
 def page(
     data: schema.Figures, trades: Sequence[PlacedTrade], first: int, live: Mapping[str, Any]
 ) -> str:
-    """The whole HTML document.
+    """Render the whole HTML document.
 
     Args:
-        trades: those of the table; first: the number of the first of them, from 1.
+        trades: those of the table.
+        first: the number of the first of them, from 1.
         live: what the scripts draw; JSON values.
     """
     split, labels = data["title"]["split"], data["labels"]
@@ -92,7 +96,10 @@ def page(
 
 
 def document(template: str, scripts: Sequence[str], **values: Any) -> str:
-    """A whole HTML document: the template filled with the values. scripts: files of `jaxtrade/web/`."""
+    """Render a whole HTML document: the template filled with the values.
+
+    scripts: files of `jaxtrade/web/`.
+    """
     styles = "\n".join(assets.text(name) for name in assets.STYLES)
     sources = [assets.text(name) for name in scripts]
     return (
@@ -102,14 +109,15 @@ def document(template: str, scripts: Sequence[str], **values: Any) -> str:
             values,
             styles=Markup(styles),
             scripts=[Markup(each) for each in sources],
-            policy=policy([styles], sources),
+            policy=content_security_policy([styles], sources),
         )
     )
 
 
-def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """The Content-Security-Policy: these style sheets and scripts by their hashes, and nothing else
-    from anywhere.
+def content_security_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
+    """Return the Content-Security-Policy.
+
+    It allows these style sheets and scripts by their hashes, and nothing else from anywhere.
     """
     return "; ".join(
         [
@@ -123,7 +131,8 @@ def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
 
 
 def json_of(values: Any) -> str:
-    """JSON that can stand in an element: no `<`, so that nothing in it can end the element or begin
-    another.
+    """Serialise to JSON that can stand in an element.
+
+    It has no `<`, so that nothing in it can end the element or begin another.
     """
     return json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

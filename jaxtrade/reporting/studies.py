@@ -1,8 +1,7 @@
 """What other commands leave for a report, and its statistics.
 
-A study is a file of its name in the folder of the evaluation.
-The statistics say what its daily net profit proves, and how often its test days were
-looked at.
+A study is a file of its name in the folder of the evaluation. The statistics say what its daily net
+profit proves, and how often its test days were looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.nulls.spec import NULL_KINDS
 from jaxtrade.evaluation.metrics import CHOSEN_HERE
-from jaxtrade.evaluation.openings import PREFIX, HeldOutDays, SplitHistory, with_policy, with_trials
 from jaxtrade.evaluation.run_days import bars_of, evaluated_records
 from jaxtrade.evaluation.statistics import (
     LEVEL,
@@ -30,37 +28,52 @@ from jaxtrade.evaluation.statistics import (
     psr,
     spa,
 )
+from jaxtrade.evaluation.test_set_history import (
+    PREFIX,
+    HeldOutDays,
+    SplitHistory,
+    with_policy,
+    with_trials,
+)
 from jaxtrade.reporting import schema
 from jaxtrade.reporting.schema import Figures
-from jaxtrade.runs.openings import counted_until_now
+from jaxtrade.runs.trial_log import counted_until_now
 from jaxtrade.storage import digests
 
 NULLS = "nulls"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file as it was written. Raises DataError if it cannot be read, or has changed
-    since.
+    """Read a JSON file as it was written.
+
+    Raises DataError if it cannot be read, or has changed since.
     """
     return digests.read_json(path, "evaluate the run again: jaxtrade evaluate RUN")
 
 
 def trained_on(split: str, labels: Sequence[str]) -> bool:
-    """Whether the policy was trained on some of the sessions. labels: of the evaluation."""
+    """Return whether the policy was trained on some of the sessions. labels: of the evaluation."""
     return split not in ("test", "validation") or any(
         label.startswith("in sample") for label in labels
     )
 
 
 def chosen_on(labels: Sequence[str]) -> bool:
-    """Whether the policy was chosen by its scores on the sessions. labels: of the evaluation."""
+    """Return whether the policy was chosen by its scores on the sessions.
+
+    labels: of the evaluation.
+    """
     return any(CHOSEN_HERE in label for label in labels)
 
 
 @dataclass(frozen=True)
 class ReportChoice:
-    """Which evaluation a report is about. folder: of its files. number, agent: of the policy, and
-    its folder, "" for a run of one. symbol: "" for a run of one symbol."""
+    """Which evaluation a report is about.
+
+    folder: of its files.
+    number, agent: of the policy, and its folder, "" for a run of one.
+    symbol: "" for a run of one symbol.
+    """
 
     run: Path
     config: RunConfig
@@ -76,20 +89,24 @@ class ReportChoice:
         return self.folder_of(self.split)
 
     def folder_of(self, split: str) -> Path:
-        """The same agent and symbol, another split."""
+        """Return the folder of the same agent and symbol, for another split."""
         parts = [each for each in (self.agent, self.symbol) if each]
         return self.run.joinpath("evaluation", split, *parts)
 
 
-def optional(
+def optional_sections(
     of: ReportChoice, policy: str | None, agent: str, title: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The sections that other commands compute for this kind of run, None where there is no file;
-    and what the reader has to know of them. One that was made for another policy than the evaluation is left out, and a
-    label says so: the run went on since then.
+    """Collect the sections that other commands compute for this kind of run, and notes on them.
 
-    policy: its sha256, None in an evaluation of an earlier version. agent: the shown agent's name.
-    title: of the report.
+    A section is None where there is no file. The notes are what the reader has to know of them. A
+    section that was made for another policy than the evaluation is left out, and a label says so:
+    the run went on since then.
+
+    Args:
+        policy: its sha256, None in an evaluation of an earlier version.
+        agent: the shown agent's name.
+        title: of the report.
     """
     sections: dict[str, Any] = {}
     labels = []
@@ -109,7 +126,7 @@ def optional(
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A document without what it says of the trial log: the page has the count of now."""
+    """Read a document without its part about the trial log: the page has the current count."""
     if not path.is_file():
         return None
     document = read_json(path)
@@ -119,8 +136,9 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _other(document: Mapping[str, Any], number: int, policy: str | None) -> bool:
-    """Whether a document is about another policy. One of an earlier version does not say of which
-    it is.
+    """Return whether a document is about another policy.
+
+    One of an earlier version does not say of which it is.
     """
     found = document.get("policy_sha256")
     if isinstance(found, dict):  # of several policies, by their numbers
@@ -138,8 +156,10 @@ def _stale(section: str, title: Mapping[str, Any]) -> str:
 def _nulls(
     of: ReportChoice, policy: str | None, agent: str, title: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The results of the shown agent against each kind of null market, and what the reader has to
-    know of them. A run with several seeds keeps those that pool them in the folder of the split.
+    """Collect the results of the shown agent against each kind of null market, and notes on them.
+
+    The notes are what the reader has to know of the results. A run with several seeds keeps those
+    that pool them in the folder of the split.
     """
     pooled = bool(of.agent) and not of.config.sweep.on
     folders = [*([of.run / "evaluation" / of.split] if pooled else []), of.folder]
@@ -179,9 +199,10 @@ SAMPLED = "sampled"  # how the names of a policy's sampled agents begin
 class SeedDays:
     """Daily net profit of the policies of a run and of the agents beside them, on the same days.
 
-    net: float64[S, A, D] dollars by policy, agent and day, account rules off. agents: A names, the
-        policy's own first.
-    own: index of the policy that the report is about. dates: datetime64[D][D].
+    net: float64[S, A, D] dollars by policy, agent and day, account rules off.
+    agents: A names, the policy's own first.
+    own: index of the policy that the report is about.
+    dates: datetime64[D][D].
     """
 
     net: np.ndarray
@@ -201,11 +222,13 @@ class SeedDays:
 
 
 def read_days(of: ReportChoice, alike: bool) -> SeedDays:
-    """The days of a run's evaluation.
+    """Read the days of a run's evaluation.
+
+    Raises DataError where a file is damaged, or policies have different days.
 
     alike: whether the run's policies differ by their seeds alone. If they do not, only the policy
-    that the report is about is read: policies of different settings are no sample of one kind of
-    training. Raises DataError where a file is damaged, or policies have different days.
+        that the report is about is read: policies of different settings are no sample of one kind
+        of training.
     """
     policy = of.agent.replace("_", " ")
     records = evaluated_records(of.run, of.split, of.symbol)
@@ -227,10 +250,12 @@ def read_days(of: ReportChoice, alike: bool) -> SeedDays:
 
 
 def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory | None:
-    """What the trial log says of the test days by now, and PSR, DSR and PBO that follow from it, as
-    an evaluation says them. The report itself is no opening.
+    """Return the current trial log of the test days, with PSR, DSR and PBO that follow from it.
 
-    None where the report shows no test day. policy: its sha256, or its number where that is known.
+    They are as an evaluation gives them. The report itself is no look. None where the report shows
+    no test day.
+
+    policy: its sha256, or its number where that is known.
     """
     split, data = of.split, of.manifest["data_sha256"]
     if split not in ("test", "all"):
@@ -256,11 +281,12 @@ def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory |
     return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
 
 
-def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> Figures | None:
-    """What the page says of the trial log. then: what `evaluation.json` says of it, None where it
-    says nothing.
+def trial_metrics(history: SplitHistory | None, then: dict[str, Any] | None) -> Figures | None:
+    """Return what the page says of the trial log.
 
     The log's folder is left out: runs move. None where the report shows no test day.
+
+    then: what `evaluation.json` says of it, None where it says nothing.
     """
     if not history:
         return None
@@ -281,9 +307,12 @@ def trial_figures(history: SplitHistory | None, then: dict[str, Any] | None) -> 
 # --- the figures -----------------------------------------------------------------------------------------------------
 
 
-def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Figures:
-    """All statistics of the report. why: `TRAINED` or `CHOSEN` where the record of these days
-    proves nothing; every figure is then None and says so."""
+def metric_lines(days: SeedDays, history: SplitHistory | None, why: str | None) -> Figures:
+    """Compute all statistics of the report.
+
+    why: `TRAINED` or `CHOSEN` where the record of these days proves nothing; every metric is then
+        None and says so.
+    """
     seeds, _, count = days.net.shape
     trials = history and history.trials
     if why:
@@ -317,7 +346,7 @@ def figures(days: SeedDays, history: SplitHistory | None, why: str | None) -> Fi
 
 
 def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitting]:
-    """DSR and PBO, or why there are none."""
+    """Return DSR and PBO, or why there are none."""
     if history and not history.fault and history.dsr and history.pbo:
         return history.dsr, history.pbo
     why = NO_COUNT if history and history.fault else NOT_TEST
@@ -325,7 +354,7 @@ def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitt
 
 
 def _spa(days: SeedDays) -> Figures:
-    """p of the hypothesis that some baseline is beaten by no policy of the run."""
+    """Return p of the hypothesis that some baseline is beaten by no policy of the run."""
     if not days.rules:
         return {"value": None, "why": NO_RULES}
     names = [days.agents[i] for i in days.rules]
@@ -334,8 +363,9 @@ def _spa(days: SeedDays) -> Figures:
 
 
 def _daily(days: SeedDays, agent: int) -> Figures:
-    """What a day earns, by agent. A rule that does the same for every policy is one row, and days
-    alone are drawn.
+    """Estimate what a day earns, by agent.
+
+    A rule that does the same for every policy is one row, and days alone are drawn.
     """
     net = days.net[:, agent]
     rule = agent in days.rules and _same(net)
@@ -343,8 +373,9 @@ def _daily(days: SeedDays, agent: int) -> Figures:
 
 
 def _improvement(days: SeedDays, agent: int) -> Figures:
-    """Probability that a seed of the policy makes more than a rule. n/a without an interval: one
-    seed gives 0 or 1.
+    """Estimate the probability that a seed of the policy makes more than a rule.
+
+    n/a without an interval: one seed gives 0 or 1.
     """
     rival = days.net[:, agent]
     found = probability_of_improvement(days.net[:, 0], rival, rule=_same(rival))

@@ -14,27 +14,28 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.evaluation.records import BarRecords
-from jaxtrade.notation import at as at_zone
-from jaxtrade.notation import local, short_number
+from jaxtrade.formatting import at as at_zone
+from jaxtrade.formatting import local, short_number
 from jaxtrade.reporting.bars import PageClock, extremes
 from jaxtrade.reporting.schema import Figures
 
-POINTS = 700  # of a picture
+POINTS = 700  # of a plot
 MARKS, TIMES = 6, 8  # of an x axis, dates or times
 STEPS = tuple(60 * minutes for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 240, 720))  # of its times
 TABLE_ROWS = 8  # of the table of training curves
 
 
 def axis(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
-    """The places of values: `low` is at `start`, `high` at `stop`."""
+    """Return the map from values to places: `low` is at `start`, `high` at `stop`."""
     return lambda value: (
         start + (stop - start) * ((value - low) / (high - low) if high > low else 0.5)
     )
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`: multiples of 1, 2 or 5 times a power of ten, at most
-    `most` + 1 of them.
+    """List round numbers from `low` to `high`, at most `most` + 1 of them.
+
+    They are multiples of 1, 2 or 5 times a power of ten.
     """
     span = high - low
     if span <= 0:
@@ -47,8 +48,9 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def bounds(values: Sequence[float | None], zero: bool) -> tuple[float, float]:
-    """Least and largest value with a margin; with `zero` 0 is inside. Never empty: without another
-    value it is 0..1.
+    """Return least and largest value with a margin; with `zero` 0 is inside.
+
+    Never empty: without another value it is 0..1.
     """
     known = [each for each in values if each is not None] + ([0.0] if zero else [])
     low, high = (min(known), max(known)) if any(known) else (0.0, 1.0)
@@ -61,29 +63,32 @@ def bounds(values: Sequence[float | None], zero: bool) -> tuple[float, float]:
 def pieces(
     x: Sequence[float], values: Sequence[float | None]
 ) -> list[list[tuple[float, float | None]]]:
-    """The points of a line between its gaps, where a value is None."""
+    """Split the points of a line at its gaps, where a value is None."""
     points = zip(x, values, strict=True)
     return [list(each) for known, each in groupby(points, lambda of: of[1] is not None) if known]
 
 
 def step_marks(last: float) -> list[tuple[float, str]]:
-    """Marks of an axis of steps, in few characters: `250k`, `1.5M`."""
+    """Return marks of an axis of steps, in few characters: `250k`, `1.5M`."""
     return [(at, short_number(at)) for at in ticks(0, last, 4)]
 
 
 def some_of(count: int) -> list[int]:
-    """At most `TABLE_ROWS` of the numbers 0 .. count - 1, the first and the last among them."""
+    """Select at most `TABLE_ROWS` of the numbers 0 .. count - 1, with the first and the last."""
     return sorted({round(i * (count - 1) / (TABLE_ROWS - 1)) for i in range(TABLE_ROWS)})
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedEquity:
     """The shown agent at the L decision bars, as `equity.csv`. Money in dollars, float64[L].
 
-    at: int64[L] number of the bar at whose close it is marked. time: int64[L] UTC seconds of that
-        close. session:
-    text[L] trade date. account: int64[L] from 1. floor: NaN where there is none. end: text[L],
-    empty unless the account ended there. start: dollars of a new account.
+    at: int64[L] number of the bar at whose close it is marked.
+    time: int64[L] UTC seconds of that close.
+    session: text[L] trade date.
+    account: int64[L] from 1.
+    floor: NaN where there is none.
+    end: text[L], empty unless the account ended there.
+    start: dollars of a new account.
     """
 
     at: np.ndarray
@@ -99,8 +104,9 @@ class Marked:
 
     @property
     def drawdown(self) -> np.ndarray:
-        """float64[L]: the highest equity so far less the equity, at least 0. The start counts as
-        equity.
+        """float64[L]: the highest equity so far less the equity, at least 0.
+
+        The start counts as equity.
         """
         return np.maximum.accumulate(np.maximum(self.equity, self.start)) - self.equity
 
@@ -112,8 +118,8 @@ class Marked:
         )
 
 
-def sessions(marked: Marked, trades: Sequence[str]) -> list[Figures]:
-    """A row for each session. trades: the session of each trade."""
+def sessions(marked: MarkedEquity, trades: Sequence[str]) -> list[Figures]:
+    """Make a row for each session. trades: the session of each trade."""
     drawdown, before, first = marked.drawdown, marked.start, 0
     counts = dict(zip(*np.unique(np.asarray(trades, str), return_counts=True), strict=True))
     found: list[Figures] = []
@@ -132,8 +138,8 @@ def sessions(marked: Marked, trades: Sequence[str]) -> list[Figures]:
     return found
 
 
-def accounts(marked: Marked) -> list[Figures]:
-    """A row for each account that was opened."""
+def accounts(marked: MarkedEquity) -> list[Figures]:
+    """Make a row for each account that was opened."""
     found: list[Figures] = []
     for number in np.unique(marked.account):
         own = np.flatnonzero(marked.account == number)
@@ -153,8 +159,11 @@ def accounts(marked: Marked) -> list[Figures]:
     return found
 
 
-def curve(marked: Marked) -> dict[str, Any]:
-    """Equity and drawdown in few points: `at`, `equity`, `drawdown`, and `marks` of the x axis."""
+def curve(marked: MarkedEquity) -> dict[str, Any]:
+    """Return equity and drawdown in few points.
+
+    They are `at`, `equity`, `drawdown`, and `marks` of the x axis.
+    """
     chosen = extremes(marked.equity, POINTS)
     return {
         "at": marked.at[chosen].tolist(),
@@ -164,9 +173,10 @@ def curve(marked: Marked) -> dict[str, Any]:
     }
 
 
-def floor(marked: Marked, rules: str) -> dict[str, Any]:
-    """Account equity and floor in few points, with a gap where an account follows another. rules:
-    in words.
+def floor(marked: MarkedEquity, rules: str) -> dict[str, Any]:
+    """Return account equity and floor in few points, with a gap where an account follows another.
+
+    rules: in words.
     """
     changes = np.flatnonzero(marked.account[1:] != marked.account[:-1])
     chosen = np.union1d(
@@ -185,9 +195,12 @@ def floor(marked: Marked, rules: str) -> dict[str, Any]:
     return {"rules": rules, "at": at, "equity": equity, "floor": level, "marks": marks(marked)}
 
 
-def marks(marked: Marked) -> list[tuple[int, str]]:
-    """Return (bar, label) for an x axis, at most `MARKS`: the date at the first decision bar of
-    some sessions; of one session at most `TIMES` round times of day."""
+def marks(marked: MarkedEquity) -> list[tuple[int, str]]:
+    """Return (bar, label) for an x axis, at most `MARKS`.
+
+    They show the date at the first decision bar of some sessions; of one session at most `TIMES`
+    round times of day.
+    """
     first = np.append(0, marked.last[:-1] + 1)
     if len(first) == 1:
         zone = marked.clock.zone
@@ -208,9 +221,13 @@ def marks(marked: Marked) -> list[tuple[int, str]]:
     return [(int(marked.at[i]), str(marked.session[i])) for i in first[:: -(-len(first) // MARKS)]]
 
 
-def contributions(marked: Marked, bars: BarRecords, shown: str, symbols: Sequence[str]) -> Figures:
-    """What each symbol of one account contributed, account rules off: its profit in few points, and
-    its figures."""
+def contributions(
+    marked: MarkedEquity, bars: BarRecords, shown: str, symbols: Sequence[str]
+) -> Figures:
+    """Return what each symbol of one account contributed, account rules off.
+
+    It has the symbol's profit in few points, and its metrics.
+    """
     chosen, fills = extremes(marked.equity, POINTS), bars.trades[shown]
     profit = np.cumsum(bars.strategy.profit, axis=0) / 1000
     each = []
@@ -231,5 +248,5 @@ def contributions(marked: Marked, bars: BarRecords, shown: str, symbols: Sequenc
 
 
 def cents(value: float) -> float:
-    """Dollars rounded to a mill, so that differences of floats print as what they are."""
+    """Round dollars to a mill, so that differences of floats print as what they are."""
     return round(value, 3) + 0.0

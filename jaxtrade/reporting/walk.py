@@ -1,5 +1,5 @@
 """The page of a walk-forward: `report.html` and `report.json` from its folder. Nothing is trained,
-traded or compiled; sections compute sums for pictures, and no statistics.
+traded or compiled; sections compute sums for plots, and no statistics.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ POLICY = "policy"  # its result there
 
 
 def is_walk(run: Path) -> bool:
-    """Whether a run is a walk-forward. Raises ConfigError if the folder is no run's."""
+    """Return whether a run is a walk-forward. Raises ConfigError if the folder is no run's."""
     return rundir.read_run(run)[0].walk.on
 
 
 def collect(run: Path) -> Figures:
-    """All figures of the page; what its `report.json` holds.
+    """Collect all content of the page; what its `report.json` holds.
 
-    run: name of the folder. walk: the content of `walkforward.json`. policy, baselines: what a day
-    earns, interquartile mean over seeds, with interval. evidence: as `walk_days.evidence_of`, of
-    the moment at which the page is made. days: as `daily`. nulls: against null markets, None
-    without. provenance: versions, commit, device.
+    run: name of the folder.
+    walk: the content of `walkforward.json`.
+    policy, baselines: what a day earns, interquartile mean over seeds, with interval.
+    evidence: as `walk_days.evidence_of`, of the moment at which the page is made.
+    days: as `daily`.
+    nulls: against null markets, None without.
+    provenance: versions, commit, device.
 
-    Raises ConfigError if the walk-forward has not ended, DataError if a file is damaged or two
-    disagree.
+    Raises ConfigError if the walk-forward has not ended, DataError if a file is damaged or
+    two disagree.
     """
     manifest = rundir.read_run(run)[1]
     if not (run / WALK).is_file():
@@ -72,10 +75,13 @@ def collect(run: Path) -> Figures:
 
 
 def daily(days: WalkDays) -> Figures:
-    """Net profit of each trade date in dollars, account rules off, in time order; a date that
-    several folds test has its mean over them.
+    """Return the net profit of each trade date in dollars, account rules off, in time order.
 
-    date: ISO. mean, lowest, highest: over the seeds. baselines: baseline -> the same of each.
+    A date that several folds test has its mean over them.
+
+    date: ISO.
+    mean, lowest, highest: over the seeds.
+    baselines: baseline -> the same of each.
     """
     net, rules = days.by_date(days.net)[0], days.by_date(days.baseline_net)[0]
     return {
@@ -90,13 +96,15 @@ def daily(days: WalkDays) -> Figures:
 
 
 def page(data: Figures) -> str:
-    """The whole HTML document."""
+    """Render the whole HTML document."""
     return document("walk.html", ("theme.js",), data=data)
 
 
 def make(data: Figures, max_mb: float = 3.0) -> ReportFiles:
-    """The page and its figures. Raises ConfigError if the page would take more than `max_mb`
-    millions of bytes, or that is not above 0.
+    """Make the page and its `report.json`.
+
+    Raises ConfigError if the page would take more than `max_mb` millions of bytes, or that is not
+    above 0.
     """
     check_limit(max_mb)
     html = page(data)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxtrade.notation import name_agent
+from jaxtrade.formatting import name_agent
 
 
 def reasons(what: str, estimates: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Why figures or intervals are absent: one line for each reason, with the names that it holds
-    for.
+    """Say why metrics or intervals are absent.
+
+    There is one line for each reason, with the names that it holds for.
     """
     by_reason: dict[str, list[str]] = {}
     for name, each in estimates.items():
@@ -23,25 +24,25 @@ _KINDS = {"sampled": "s1", "flat": "s2", "random": "s3", "buy_hold": "s4", "sma_
 
 
 def kinds(agents: Iterable[str]) -> dict[str, str]:
-    """Agent -> class of its colour. The first agent is the one that the report is about."""
+    """Return agent -> class of its colour. The first agent is the one that the report is about."""
     return {
         name: "s0" if i == 0 else _KINDS.get(name.rstrip("_0123456789"), f"s{1 + (i - 1) % 5}")
         for i, name in enumerate(agents)
     }
 
 
-def spoken(key: str) -> str:
-    """A key as words: `daily_loss` -> `daily loss`."""
+def format_key(key: str) -> str:
+    """Format a key as words: `daily_loss` -> `daily loss`."""
     return key.replace("_", " ")
 
 
 def times(number: int) -> str:
-    """`once`, `twice`, `7 times`."""
+    """Count in words: `once`, `twice`, `7 times`."""
     return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `2nd`, `11th`, `23rd`."""
+    """Format an ordinal: `1st`, `2nd`, `11th`, `23rd`."""
     ending = (
         "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     )
@@ -49,27 +50,28 @@ def ordinal(number: int) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter at its start."""
+    """Capitalise the first letter of a text."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def sentence(reason: str) -> str:
-    """A reason as a sentence of its own: a capital letter and a full stop."""
+    """Format a reason as a sentence of its own: a capital letter and a full stop."""
     return f"{capital(reason)}{'' if reason.endswith('.') else '.'}"
 
 
 def clock_of(stamp: str) -> str:
-    """The time of day of an ISO 8601 stamp, in the zone of the exchange: `09:32`, with seconds if
-    it has any.
+    """Return the time of day of an ISO 8601 stamp, in the zone of the exchange.
+
+    It is `09:32`, with seconds if it has any.
     """
     return stamp[11:19].removesuffix(":00")
 
 
 def flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """(name, value) of nested facts, in the order given."""
+    """Flatten nested facts to (name, value), in the order given."""
     plain = {None: "none", True: "yes", False: "no"}
     for key, value in values.items():
-        name = f"{before}{spoken(str(key))}"
+        name = f"{before}{format_key(str(key))}"
         if isinstance(value, Mapping):
             yield from flat(value, f"{name}: ")
         elif isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
 """What every learner's policy does at a reference: read it, normalised by the statistics of its
-group, combine it with advice, and tell what it decided.
+group, combine it with advice, and report what it decided.
 
-All functions of a policy but `ready` take one that `ready` has made.
+All functions of a policy but `prepare_policy` take one that `prepare_policy` has made.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jaxtrade.networks.normalize import (
     scaler_of,
 )
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.advice import AdviceTerms, Fusion
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceTerms, Fusion
-from jaxtrade.rl.state import Policy, opened
+from jaxtrade.rl.state import Policy, unlock_actions
 from jaxtrade.types import Array, Env, PyTree
 
 # What the network of any learner reads: the observation of a reference, normalised by the
@@ -44,21 +44,21 @@ class Grouped(Protocol):
     """
 
     def groups(self, params: PyTree) -> int:
-        """Number M of groups, a static number."""
+        """Return the number M of groups, a static number."""
         ...
 
     def group(self, ref: PyTree, params: PyTree) -> Array:
-        """int32[]: the group of a reference, 0..M - 1."""
+        """Return the group of a reference (int32[], 0..M - 1)."""
         ...
 
 
 def group_count(env: Env, settings: NetworkConfig, params: PyTree) -> int:
-    """Number of groups that the statistics of a learner on `env` have."""
+    """Return the number of groups that the statistics of a learner on `env` have."""
     return env.groups(params) if settings.normalise_per_symbol and isinstance(env, Grouped) else 1
 
 
 def group_of(env: Env, groups: int, ref: PyTree, params: PyTree) -> Array | None:
-    """int32[]: the group of `ref` in statistics of `groups` groups. None for a single one.
+    """Return the group of `ref` in statistics of `groups` groups (int32[]; None for one group).
 
     Raises ValueError if the environment has another number of groups.
     """
@@ -74,11 +74,13 @@ def group_of(env: Env, groups: int, ref: PyTree, params: PyTree) -> Array | None
 
 
 def select_group(normaliser: Any, group: int | Array) -> Any:
-    """The statistics of one group alone, for acting on a market of its symbol; None stays None.
+    """Select the statistics of one group, for acting on a market of its symbol.
 
-    normaliser: RunningStats with fields float32[..., M, D] (agents may lead), or None. A single
-        group is returned as
-    it is. Raises IndexError for a group that it does not have.
+    None stays None. The statistics of a single group are returned as they are. Raises IndexError
+    for a group that they do not have.
+
+    Args:
+        normaliser: RunningStats with fields float32[..., M, D] (agents may lead), or None.
     """
     if normaliser is None or normaliser.mean.shape[-2] == 1:
         return normaliser
@@ -87,9 +89,10 @@ def select_group(normaliser: Any, group: int | Array) -> Any:
     return jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, group, 1, axis=-2), normaliser)
 
 
-def ready_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
-    """The statistics in the form that acting needs (`Scaler`), computed once and not in every step.
-    Others unchanged.
+def prepare_statistics(settings: NetworkConfig, normaliser: Any) -> Any:
+    """Convert the statistics to the form that acting needs (`Scaler`), once and not in every step.
+
+    Other statistics are returned unchanged.
     """
     wanted = settings.normalise_observations and isinstance(normaliser, RunningStats)
     return scaler_of(normaliser) if wanted else normaliser
@@ -105,8 +108,10 @@ def add_observations(env: Env, stats: RunningStats, refs: PyTree, params: PyTree
 def first_statistics(
     env: Env, settings: NetworkConfig, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL
 ) -> RunningStats:
-    """The statistics of a learner's first state. refs: [N, ...], the first reference of each
-    environment.
+    """Compute the statistics of a learner's first state.
+
+    Args:
+        refs: [N, ...], the first reference of each environment.
     """
     stats = init_stats(env.observation_size, group_count(env, settings, params))
     if not settings.normalise_observations:
@@ -126,10 +131,14 @@ def update_statistics(
     reduce: Reduce = LOCAL,
     rows: int = 512,
 ) -> RunningStats:
-    """Add the observations of a rollout to the statistics. refs: [T, N, ...].
+    """Add the observations of a rollout to the statistics.
 
     The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of
-    them at once would take far more memory. Of several parts, each adds up its own rollout first.
+    them at once would take far more memory. If there are several parts, each adds up its own
+    rollout first.
+
+    Args:
+        refs: [T, N, ...].
     """
     steps, envs = jax.tree.leaves(refs)[0].shape[:2]
     together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
@@ -148,8 +157,10 @@ def update_statistics(
 def first_parameters(
     network: Module, size: int, key: Array, fusion: Fusion | None = None
 ) -> dict[str, PyTree]:
-    """Initial parameters: those of the network, and those that a fusion adds. size: length of an
-    observation.
+    """Initialise the parameters of the network, and those that a fusion adds.
+
+    Args:
+        size: length of an observation.
     """
     parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
     return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
@@ -158,11 +169,14 @@ def first_parameters(
 class ActExtras(NamedTuple):
     """Further results of `Learner.act`.
 
-    log_prob: float32[], of the action. value: float32[]. logits: float32[A]; of a Q-learner its Q
-        values. mask:
-    bool[A]. overridden: bool[], True if the same random number would have drawn another action
-    without advice; None without a fusion or without exploration. probs: float32[A], the
-    distribution that exploration draws from; None if it is the softmax of `logits` over `mask`.
+    log_prob: float32[], of the action.
+    value: float32[].
+    logits: float32[A]; of a Q-learner its Q values.
+    mask: bool[A].
+    overridden: bool[], True if the same random number would have drawn another action without
+        advice; None without a fusion or without exploration.
+    probs: float32[A], the distribution that exploration draws from; None if it is the softmax of
+        `logits` over `mask`.
     """
 
     log_prob: Array
@@ -173,19 +187,19 @@ class ActExtras(NamedTuple):
     probs: Array | None = None
 
 
-def ready(ctx: Context, policy: Policy) -> Policy:
-    """The policy in the form that acting uses: packed parameters, and a `Scaler` instead of the
-    statistics. Computed once, not in every step."""
+def prepare_policy(ctx: Context, policy: Policy) -> Policy:
+    """Convert the policy to the form that acting uses, once and not in every step.
+
+    It has packed parameters, and a `Scaler` instead of the statistics.
+    """
     return policy.replace(
-        parameters=ctx.packed(policy.parameters),
-        normaliser=ready_statistics(ctx.settings, policy.normaliser),
+        parameters=ctx.pack(policy.parameters),
+        normaliser=prepare_statistics(ctx.settings, policy.normaliser),
     )
 
 
 def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> Array:
-    """float32[D]: the observation, normalised by the group of `ref` if the configuration says
-    so.
-    """
+    """Return the observation (float32[D]), normalised by the group of `ref` if so configured."""
     observation, normaliser = ctx.env.observe(ref, params), policy.normaliser
     if not ctx.settings.normalise_observations:
         return observation
@@ -195,13 +209,16 @@ def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> 
 
 
 def advice_terms(ctx: Context, policy: Policy, ref: PyTree) -> AdviceTerms | None:
-    """The advice terms of `ref`, which `distribution` needs. None without a fusion."""
+    """Compute the advice terms of `ref`, which `apply_unlock_and_advice` needs; None without a fusion."""
     return None if ctx.fusion is None else ctx.fusion.terms(policy.fusion, ref)
 
 
 class Distribution(NamedTuple):
-    """Logits float32[A] and mask bool[A] as they act. cost: float32[], extra loss of a fusion; None
-    without one. unadvised: (logits, mask) without advice."""
+    """Logits float32[A] and mask bool[A] as they act.
+
+    cost: float32[], extra loss of a fusion; None without one.
+    unadvised: (logits, mask) without advice.
+    """
 
     logits: Array
     mask: Array
@@ -209,7 +226,7 @@ class Distribution(NamedTuple):
     unadvised: tuple[Array, Array]
 
 
-def distribution(
+def apply_unlock_and_advice(
     ctx: Context,
     policy: Policy,
     observation: Array,
@@ -218,14 +235,18 @@ def distribution(
     logits: Array,
     mask: Array,
 ) -> Distribution:
-    """What acts on the network's output, in this order: actions of a transfer that are not fully
-    open (`rl.state`), and advice (`rl.listening`).
+    """Apply action unlocks and advice to the network's output.
+
+    First come the actions of a transfer that are not fully open (`rl.state`), then
+    advice (`rl.advice`).
 
     Args:
-        observation: float32[D] as from `network_input`. terms: from `advice_terms`.
-        logits: float32[A], or Q values. mask: bool[A], of the environment.
+        observation: float32[D] as from `network_input`.
+        terms: from `advice_terms`.
+        logits: float32[A], or Q values.
+        mask: bool[A], of the environment.
     """
-    logits, mask = unadvised = opened(policy.opening, logits, mask)
+    logits, mask = unadvised = unlock_actions(policy.opening, logits, mask)
     if ctx.fusion is None or terms is None:
         return Distribution(logits, mask, None, unadvised)
     found = ctx.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
@@ -242,12 +263,13 @@ def act(
     key: Array | None,
     explore: bool,
 ) -> tuple[PyTree, Array, ActExtras]:
-    """`Learner.act`. by_chance: acts by a random number float32[...] in [0, 1), or by None if it
-    does not explore.
+    """Implement `Learner.act`. Raises ValueError if `explore` is True and `key` is None.
 
-    Raises ValueError if `explore` is True and `key` is None.
+    Args:
+        by_chance: acts by a random number float32[...] in [0, 1), or by None if it
+            does not explore.
     """
-    policy, chance = ready(ctx, policy), None
+    policy, chance = prepare_policy(ctx, policy), None
     if explore:
         if key is None:
             raise ValueError(

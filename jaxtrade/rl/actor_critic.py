@@ -1,8 +1,8 @@
 """The policy of an actor-critic: network, acting on one reference, and the output for the rows of a
 rollout that a loss reads.
 
-The distribution is that of `acting.distribution`: the network's, as unlocked actions and advice
-change it. All functions but `act` take a policy that `acting.ready` has made.
+The distribution is that of `acting.apply_unlock_and_advice`: the network's, as unlocked actions and advice
+change it. All functions but `act` take a policy that `acting.prepare_policy` has made.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.acting import (
     ActExtras,
     advice_terms,
-    distribution,
+    apply_unlock_and_advice,
     first_parameters,
     network_input,
 )
+from jaxtrade.rl.advice import AdviceTerms, Fusion
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceTerms, Fusion
 from jaxtrade.rl.optim import progress
-from jaxtrade.rl.state import Policy, opening_at
+from jaxtrade.rl.state import Policy, unlock_at
 from jaxtrade.types import Array, PyTree
 
 ActorCritic = Context[Any, Network]
@@ -37,9 +37,13 @@ ActorCritic = Context[Any, Network]
 def make_network(
     config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32
 ) -> Network:
-    """The network that `config` describes. dot_general: computes its products.
+    """Build the network that `config` describes.
 
-    Raises ConfigError if no network is registered under `config.kind`.
+    Args:
+        dot_general: computes its products.
+
+    Raises:
+        ConfigError: no network is registered under `config.kind`.
     """
     return NETWORKS[config.kind](config, num_actions, dot_general)
 
@@ -51,23 +55,25 @@ def first_policy(
     key: Array,
     fusion: Fusion | None = None,
 ) -> Policy:
-    """`LearnerKind.first_policy` of an actor-critic."""
+    """Implement `LearnerKind.first_policy` for an actor-critic."""
     network = make_network(config.network, num_actions)
     parameters = first_parameters(network, observation_size, key, fusion)
     return Policy(parameters, init_stats(observation_size))
 
 
 def policy_of(state: Any) -> Policy:
-    """`Learner.policy`: the policy of this state, without the trust of an advice fusion."""
-    opening = opening_at(state.opening, progress(state.update, state.total_updates))
+    """Implement `Learner.policy`: this state's policy, without the trust of an advice fusion."""
+    opening = unlock_at(state.opening, progress(state.update, state.total_updates))
     return Policy(parameters=state.params, normaliser=state.normaliser, opening=opening)
 
 
 class PolicyOutput(NamedTuple):
     """The policy's output for B references.
 
-    logits: float32[B, A]. value: float32[B]. mask: bool[B, A]. cost: float32[B], extra loss of a
-        fusion; None without a fusion.
+    logits: float32[B, A].
+    value: float32[B].
+    mask: bool[B, A].
+    cost: float32[B], extra loss of a fusion; None without a fusion.
     """
 
     logits: Array
@@ -85,12 +91,14 @@ def forward(
     terms: PyTree,
     params: PyTree,
 ) -> PolicyOutput:
-    """The policy's output for the rows of a batch.
+    """Compute the policy's output for the rows of a batch.
 
     Args:
-        carry: float32[S, H], memory of each of the S sequences before its first row; None without a
-            memory.
-        refs: references [B, ...]. first: bool[B]. terms: advice terms [B, ...], or None.
+        carry: float32[S, H], memory of each of the S sequences before its first row; None
+            without a memory.
+        refs: references [B, ...].
+        first: bool[B].
+        terms: advice terms [B, ...], or None.
     """
     observations = jax.vmap(lambda ref: network_input(ac, policy, ref, params))(refs)
     carries = recall(ac.network, policy.parameters, carry, observations, first)
@@ -101,7 +109,9 @@ def forward(
     def of_row(
         observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array, mask: Array
     ) -> Any:
-        logits, mask, cost, _ = distribution(ac, policy, observation, ref, terms, logits, mask)
+        logits, mask, cost, _ = apply_unlock_and_advice(
+            ac, policy, observation, ref, terms, logits, mask
+        )
         return logits, mask, cost
 
     logits, values = jax.vmap(heads)(carries, observations)
@@ -111,15 +121,20 @@ def forward(
 
 
 def value_of(ac: ActorCritic, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Any:
-    """float32[]: the value of `ref`. `carry` is the memory before `ref`."""
+    """Return the value of `ref` (float32[]). `carry` is the memory before `ref`."""
     variables, observation = {"params": policy.parameters}, network_input(ac, policy, ref, params)
     carry = ac.network.apply(variables, carry, observation, method="remember")
     return ac.network.apply(variables, carry, observation, method="value")
 
 
-class Decided(NamedTuple):
-    """What the policy makes of one reference. carry: its memory after it. value: float32[]. logits:
-    float32[A] and mask: bool[A]. unadvised: (logits, mask) without advice."""
+class PolicyDecision(NamedTuple):
+    """What the policy makes of one reference.
+
+    carry: its memory after it.
+    value: float32[].
+    logits: float32[A] and mask: bool[A].
+    unadvised: (logits, mask) without advice.
+    """
 
     carry: PyTree
     value: Array
@@ -128,14 +143,18 @@ class Decided(NamedTuple):
     unadvised: tuple[Array, Array]
 
 
-def decide(ac: ActorCritic, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Decided:
-    """The policy's output for one reference. `carry` is the memory before `ref`."""
+def decide(
+    ac: ActorCritic, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree
+) -> PolicyDecision:
+    """Compute the policy's output for one reference. `carry` is the memory before `ref`."""
     observation = network_input(ac, policy, ref, params)
     output: Any = ac.network.apply({"params": policy.parameters}, carry, observation)
     carry, logits, value = output
     mask, terms = ac.env.action_mask(ref), advice_terms(ac, policy, ref)
-    logits, mask, _, unadvised = distribution(ac, policy, observation, ref, terms, logits, mask)
-    return Decided(carry, value, logits, mask, unadvised)
+    logits, mask, _, unadvised = apply_unlock_and_advice(
+        ac, policy, observation, ref, terms, logits, mask
+    )
+    return PolicyDecision(carry, value, logits, mask, unadvised)
 
 
 def act_by_chance(
@@ -146,22 +165,23 @@ def act_by_chance(
     params: PyTree,
     chance: Array | None,
 ) -> tuple[PyTree, Array, ActExtras]:
-    """Act on one reference -> (carry, action, extras).
+    """Act on one reference and return (carry, action, extras).
 
-    chance: float32[] in [0, 1) selects the action by the inverse of the cumulative distribution.
-        None selects the most probable action.
+    Args:
+        chance: float32[] in [0, 1) selects the action by the inverse of the cumulative
+            distribution. None selects the most probable action.
     """
     carry, value, logits, mask, unadvised = decide(ac, policy, carry, ref, params)
     action = (
         distributions.mode(logits, mask)
         if chance is None
-        else distributions.pick(chance, logits, mask)
+        else distributions.sample_by_inverse_cdf(chance, logits, mask)
     )
     # The same `chance` with and without advice: the comparison shows the effect of advice, not of
     # chance.
     overridden = None
     if ac.fusion is not None and chance is not None:
-        overridden = action != distributions.pick(chance, *unadvised)
+        overridden = action != distributions.sample_by_inverse_cdf(chance, *unadvised)
     log_prob, _ = ac.form.log_prob_and_entropy(logits, mask, action)
     return carry, action, ActExtras(log_prob, value, logits, mask, overridden)
 
@@ -177,7 +197,7 @@ class StepExtras(NamedTuple):
 
 
 def explorer(ac: ActorCritic, policy: Policy, params: PyTree) -> Callable[..., Any]:
-    """The act function of a rollout (`rollout.ActFn`) by `policy`."""
+    """Return the act function of a rollout (`rollout.ActFn`) by `policy`."""
 
     def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
         carry, action, extras = act_by_chance(ac, policy, carry, ref, params, chance)

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from jaxtrade.config import ActorConfig, NetworkConfig, RolloutConfig, RunConfig, SamplerConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.accelerators import CPU, Form, form_of, packed
+from jaxtrade.networks.accelerators import CPU, NetworkForm, form_of, pack_parameters
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral, dot_general_of
-from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.advice import Fusion
 from jaxtrade.types import Env, PyTree, Stage, Summary
 
 ConfigT = TypeVar("ConfigT")
@@ -20,7 +20,7 @@ UNIFORM = SamplerConfig()
 FRESH = ActorConfig()  # the policy that learns acts
 
 
-class Around(TypedDict, total=False):
+class MakeOptions(TypedDict, total=False):
     """What a learner is made with besides its configuration (`rl.ppo.make_ppo` says what each
     means); each may be left out.
     """
@@ -36,15 +36,18 @@ class Around(TypedDict, total=False):
 class Context(Generic[ConfigT, NetworkT]):
     """The static context, first argument of a learner's functions.
 
-    config: the learner's own section. num_minibatches: per epoch, what `config` says or what its
-        `auto` means here (`RunConfig.minibatches`).
-    settings: configuration of the network. network: made from it.
-    reduce: forms figures over environments that several devices share; the counts of `rollout` are
-        then those of one device. form: of the program (`networks.accelerators`).
-    summary, stage, fusion, sampler, actor: what wraps a learner, and no learner reads: extra metrics
-        from the environment's `info` (`rl.rollout`), changes of the environment's parameters as the
-        run goes on and shares of symbols (`rl.wrappers`), advice (`rl.acting`, `rl.wrappers`), and
-        which policy acts (`rl.state`).
+    config: the learner's own section.
+    num_minibatches: per epoch, what `config` says or what its `auto` means
+        here (`RunConfig.minibatches`).
+    settings: configuration of the network.
+    network: made from it.
+    reduce: reduces metrics over environments that several devices share; the counts of `rollout`
+        are then those of one device.
+    form: of the program (`networks.accelerators`).
+    summary, stage, fusion, sampler, actor: what wraps a learner, and no learner reads: extra
+        metrics from the environment's `info` (`rl.rollout`), changes of the environment's
+        parameters as the run goes on and shares of symbols (`rl.wrappers`), advice (`rl.acting`,
+        `rl.wrappers`), and which policy acts (`rl.state`).
     """
 
     config: ConfigT
@@ -58,7 +61,7 @@ class Context(Generic[ConfigT, NetworkT]):
     stage: Stage | None = None
     fusion: Fusion | None = None
     reduce: Reduce = LOCAL
-    form: Form = CPU
+    form: NetworkForm = CPU
     sampler: SamplerConfig = UNIFORM
     actor: ActorConfig = FRESH
 
@@ -85,9 +88,9 @@ class Context(Generic[ConfigT, NetworkT]):
         """
         return 1 if self.first_carry is None else self.rollout.num_steps
 
-    def packed(self, parameters: PyTree) -> PyTree:
-        """The parameters as training uses them (`networks.accelerators`)."""
-        return packed(self.network, self.form, parameters)
+    def pack(self, parameters: PyTree) -> PyTree:
+        """Pack the parameters as training uses them (`networks.accelerators`)."""
+        return pack_parameters(self.network, self.form, parameters)
 
 
 # Of `types.Env`, what acting needs too: a policy that is read from its folder acts without a market.
@@ -112,11 +115,15 @@ def contexts_of(
     env: Env,
     total_updates: int,
     network_of: Callable[[DotGeneral], Any],
-    **around: Unpack[Around],
+    **around: Unpack[MakeOptions],
 ) -> tuple[Any, Any]:
-    """The contexts of acting, which computes float32 products, and of training, in the configured
-    precision. section: the learner's own. network_of: makes the network that computes by some
-    products. Raises ConfigError as it does.
+    """Return the contexts of acting and of training.
+
+    Acting computes float32 products, training those of the configured precision.
+
+    Args:
+        section: the learner's own.
+        network_of: makes the network that computes by some products. Raises ConfigError as it does.
     """
     platform, fusion = around.get("platform"), around.get("fusion")
     products = dot_general_of(config.compute.precision, platform)
@@ -144,8 +151,13 @@ def contexts_of(
 
 
 def check_sequences(ctx: Context[Any, Any], section: str) -> None:
-    """Raises ConfigError if the network has a memory, and a minibatch cannot hold whole rollouts of
-    some environments. section: the learner's name."""
+    """Raise ConfigError if a minibatch of a network with memory cannot hold whole rollouts.
+
+    It must hold whole rollouts of some environments.
+
+    Args:
+        section: the learner's name.
+    """
     rollout, count = ctx.rollout, ctx.num_minibatches
     if ctx.first_carry is not None and rollout.num_envs // rollout.shards % count:
         raise ConfigError(

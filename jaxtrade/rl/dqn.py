@@ -2,9 +2,9 @@
 2016), returns of n steps, uniform or prioritised replay (Schaul et al. 2016).
 
 Each update acts epsilon-greedily in all environments, writes the rollout into a replay on the
-device, and takes
-`replay_ratio` x environment steps / `batch_size` gradient steps on samples from it. The replay holds references:
-observations are rebuilt from them, as PPO does, and normalised by today's statistics.
+device, and takes `replay_ratio` x environment steps / `batch_size` gradient steps on samples from
+it. The replay holds references: observations are rebuilt from them, as PPO does, and normalised by
+today's statistics.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.learning import DQNConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.networks.accelerators import Stepped
+from jaxtrade.networks.accelerators import SteppedTree
 from jaxtrade.rl import q
 from jaxtrade.rl.acting import network_input
 from jaxtrade.rl.algorithms import LearnerKind
-from jaxtrade.rl.context import Around
-from jaxtrade.rl.epochs import Figures
+from jaxtrade.rl.context import MakeOptions
+from jaxtrade.rl.epochs import MetricVector
 from jaxtrade.rl.optim import linear, progress, step
 from jaxtrade.rl.q import (
     HEAD,
@@ -42,24 +42,24 @@ from jaxtrade.rl.q import (
     value_of,
 )
 from jaxtrade.rl.replay import (
-    Drawn,
+    DrawnRows,
     Priorities,
     Replay,
     Ring,
     Sample,
     add,
-    chances,
     draw,
+    draw_chances,
     draw_uniform,
     empty_replay,
-    found_priorities,
     importance_weights,
-    learned,
     no_priorities,
-    renewed,
+    renew_priorities,
     ring_of,
     sample,
     starts,
+    td_priorities,
+    update_priorities,
 )
 from jaxtrade.rl.rollout import (
     Rollout,
@@ -79,7 +79,7 @@ from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 # --- What DQN carries from update to update besides the state that all learners share
 
 
-class HParams(QHParams, struct.PyTreeNode):
+class DQNHParams(QHParams, struct.PyTreeNode):
     """The tunable floats of DQN; meanings as in `DQNConfig`. They are leaves, so a sweep is a
     vmap.
     """
@@ -90,15 +90,16 @@ class HParams(QHParams, struct.PyTreeNode):
     priority_beta_end: Array
 
 
-class Own(struct.PyTreeNode):
+class DQNState(struct.PyTreeNode):
     """`TrainState.own` of DQN.
 
-    target: parameters of the target network. replay: the newest transitions. priorities: of the
-        replay's starts; None
-    for a uniform replay. since: int32[], environment steps since the last multiple of
-    `target_every`, times the gradient steps of an update.
+    target: parameters of the target network.
+    replay: the newest transitions.
+    priorities: of the replay's starts; None for a uniform replay.
+    since: int32[], environment steps since the last multiple of `target_every`, times the gradient
+        steps of an update.
 
-    inherited: the fields that an agent takes over when it goes on from another one (`rl.evolve`).
+    inherited: the fields that an agent takes over when it continues from another one (`rl.evolve`).
     """
 
     inherited: ClassVar[tuple[str, ...]] = ("target",)
@@ -108,8 +109,8 @@ class Own(struct.PyTreeNode):
     priorities: Priorities | None
     since: Array
 
-    def kinds(self) -> Own:
-        """How these arrays divide between devices (`rl.train_state`)."""
+    def kinds(self) -> DQNState:
+        """Return how these arrays divide between devices (`rl.train_state`)."""
         whole = all_of(self, Kind.WHOLE)
         priorities = (
             None
@@ -122,8 +123,12 @@ class Own(struct.PyTreeNode):
         )
 
 
-def ring(ctx: Q, refs: PyTree) -> Ring:
-    """The static part of the replay. refs: references [N, ...], or their shapes."""
+def make_ring(ctx: Q, refs: PyTree) -> Ring:
+    """Return the static part of the replay.
+
+    Args:
+        refs: references [N, ...], or their shapes.
+    """
     config: DQNConfig = ctx.config
     return ring_of(
         refs,
@@ -136,12 +141,13 @@ def ring(ctx: Q, refs: PyTree) -> Ring:
     )
 
 
-def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> Own:
-    """The state before the first update. The target network has memory of its own, because a run
-    donates its state.
+def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> DQNState:
+    """Return the state before the first update.
+
+    The target network has memory of its own, because a run donates its state.
     """
-    of = ring(ctx, refs)
-    return Own(
+    of = make_ring(ctx, refs)
+    return DQNState(
         jax.tree.map(jnp.copy, parameters),
         empty_replay(of),
         no_priorities(of) if ctx.config.replay == "prioritised" else None,
@@ -152,21 +158,25 @@ def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> Own:
 # --- DQN's targets and its loss. B samples, A actions
 
 
-def bootstrapped(reward: Array, discount: Array, value: Array) -> Array:
-    """float32[B]: reward + discount * value. Where the discount is 0, the value is not read: a
-    network may return anything for a reference that no agent acts on."""
+def bootstrap(reward: Array, discount: Array, value: Array) -> Array:
+    """Return reward + discount * value (float32[B]).
+
+    Where the discount is 0, the value is not read: a network may return anything for a reference
+    that no agent acts on.
+    """
     chex.assert_equal_shape([reward, discount, value])
     return reward + jnp.where(discount > 0.0, discount * value, 0.0)
 
 
 def final_value(target: Array, online: Array | None, mask: Array) -> Array:
-    """float32[B]: the value of a reference by the target network, over its legal actions.
+    """Return the value of a reference by the target network, over its legal actions (float32[B]).
 
-        max over legal a of Q_target(s, a)                          (Mnih et al. 2015)
-        Q_target(s, argmax over legal a of Q_online(s, a))          (van Hasselt et al. 2016) if `online` is given
+        max over legal a of Q_target(s, a)                  without `online` (Mnih et al. 2015)
+        Q_target(s, argmax over legal a of Q_online(s, a))  with `online` (van Hasselt et al. 2016)
 
     Args:
-        target, online: float32[B, A]. mask: bool[B, A], legal actions.
+        target, online: float32[B, A].
+        mask: bool[B, A], legal actions.
     """
     chosen = distributions.mode(target if online is None else online, mask)
     return jax.lax.stop_gradient(of_action(target, chosen))
@@ -182,17 +192,20 @@ OLDEST = "sample_age_max"  # a figure of a gradient step: the largest age of its
 class Objective(NamedTuple):
     """What stays the same in all gradient steps of an update.
 
-    policy: the policy that acted, from `ready`; its parameters are not read. params: of the
-        environment. hparams.
-    divisor: float32[], of rewards. rate: learning rate, float32[] or as the parameters. beta:
-        float32[], power of the
-    importance weights. active: bool[], False before `learning_starts` or without a complete sample:
-    then no step is applied. update: int32[], its number.
+    policy: the policy that acted, from `ready`; its parameters are not read.
+    params: of the environment.
+    hparams: of the learner.
+    divisor: float32[], of rewards.
+    rate: learning rate, float32[] or as the parameters.
+    beta: float32[], power of the importance weights.
+    active: bool[], False before `learning_starts` or without a complete sample: then no
+        step is applied.
+    update: int32[], its number.
     """
 
     policy: Policy
     params: PyTree
-    hparams: HParams
+    hparams: DQNHParams
     divisor: Array
     rate: PyTree
     beta: Array
@@ -200,8 +213,11 @@ class Objective(NamedTuple):
     update: Array
 
 
-class Moving(NamedTuple):
-    """What the gradient steps change. parameters, opt_state, target: in the form of the layout."""
+class SteppedDQN(NamedTuple):
+    """What the gradient steps change.
+
+    parameters, opt_state, target: in the form of the layout.
+    """
 
     parameters: PyTree
     opt_state: PyTree
@@ -210,23 +226,25 @@ class Moving(NamedTuple):
     since: Array
 
 
-class Batch(NamedTuple):
+class ReplayBatch(NamedTuple):
     """The drawn samples, their importance weights float32[B] (None for ones) and what was drawn by
     priority.
     """
 
     sample: Sample
     weight: Array | None
-    drawn: Drawn | None
+    drawn: DrawnRows | None
 
 
-def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
-    """The random numbers of all gradient steps, [K, ...]: starts (row, lane) of a uniform replay,
-    uniform numbers of a prioritised one. They are drawn at once, because a device would start
-    several programs for each step."""
+def draw_randoms(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
+    """Draw the random numbers of all gradient steps, [K, ...].
+
+    They are starts (row, lane) of a uniform replay, or uniform numbers of a prioritised one. They
+    are drawn at once, because a device would start several programs for each step.
+    """
     config: DQNConfig = ctx.config
     uniform = config.replay == "uniform"
-    one = partial(draw_uniform, ring, replay) if uniform else partial(chances, ring)
+    one = partial(draw_uniform, ring, replay) if uniform else partial(draw_chances, ring)
     keys = jax.random.split(key, config.gradient_steps(ctx.rollout))
     first_group = ctx.reduce.offset(ring.groups)
     return jax.vmap(partial(one, batch=config.batch_size, first_group=first_group))(keys)
@@ -237,23 +255,29 @@ def batch_of(
     replay: Replay,
     priorities: Priorities | None,
     random: PyTree,
-    hparams: HParams,
+    hparams: DQNHParams,
     beta: Array,
-) -> Batch:
-    """The samples of one gradient step on this device, with weights that `gradient_step` still
-    divides by the largest.
-    random: its part of `draws`."""
+) -> ReplayBatch:
+    """Return the samples of one gradient step on this device.
+
+    `gradient_step` still divides their weights by the largest.
+
+    Args:
+        random: its part of `draw_randoms`.
+    """
     if priorities is None:
         row, lane = random
-        return Batch(sample(ring, replay, row, lane, hparams.gamma), None, None)
+        return ReplayBatch(sample(ring, replay, row, lane, hparams.gamma), None, None)
     drawn = draw(ring, priorities, random)
     weight = importance_weights(ring, replay, drawn, beta)
-    return Batch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
+    return ReplayBatch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
 
 
 def values_of(ctx: Q, policy: Policy, refs: PyTree, params: PyTree) -> Array:
-    """Q float32[B, A] of references [B, ...]. policy: from `acting.ready`, of a network without a
-    memory.
+    """Return Q of references [B, ...] (float32[B, A]).
+
+    Args:
+        policy: from `acting.prepare_policy`, of a network without a memory.
     """
     observations = jax.vmap(lambda ref: network_input(ctx, policy, ref, params))(refs)
     return ctx.network.apply(
@@ -262,9 +286,9 @@ def values_of(ctx: Q, policy: Policy, refs: PyTree, params: PyTree) -> Array:
 
 
 def gradient(
-    ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
+    ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: ReplayBatch
 ) -> tuple[Array, Metrics, Array, PyTree]:
-    """-> (loss float32[], diagnostics, TD errors float32[B], gradient by `parameters`)."""
+    """Return (loss float32[], diagnostics, TD errors float32[B], gradient by `parameters`)."""
     policy, found = objective.policy, batch.sample
 
     def final(parameters: PyTree) -> tuple[Array, Array]:
@@ -276,7 +300,7 @@ def gradient(
 
     by_target, mask = final(target)
     online = final(parameters)[0] if ctx.config.double else None
-    goal = bootstrapped(
+    goal = bootstrap(
         found.reward / objective.divisor, found.discount, final_value(by_target, online, mask)
     )
 
@@ -297,14 +321,17 @@ def gradient(
     return total, terms | {OLDEST: age.max()}, error, grads
 
 
-def moved_target(
-    ctx: Q, objective: Objective, now: Moving, parameters: PyTree, applied: Array
+def update_target(
+    ctx: Q, objective: Objective, now: SteppedDQN, parameters: PyTree, applied: Array
 ) -> tuple[PyTree, Array, Array]:
-    """(target parameters, `Own.since`, bool[]: it became the online network) after a gradient step.
+    """Return the target network after a gradient step.
 
     The environment steps of an update are spread evenly over its gradient steps. The target network
     becomes the online one in each gradient step in which they cross a multiple of `target_every`. A
     test "steps modulo target_every is 0" would miss multiples inside an update.
+
+    Returns:
+        (target parameters, `Own.since`, bool[]: it became the online network).
     """
     config: DQNConfig = ctx.config
     if config.tau > 0.0:
@@ -329,11 +356,11 @@ def gradient_step(
     ring: Ring,
     replay: Replay,
     objective: Objective,
-    form: Stepped,
-    now: Moving,
+    form: SteppedTree,
+    now: SteppedDQN,
     random: PyTree,
-) -> tuple[Moving, Figures]:
-    """One gradient step -> (what it changed, its figures)."""
+) -> tuple[SteppedDQN, MetricVector]:
+    """Run one gradient step and return (what it changed, its metrics)."""
     hparams, reduce = objective.hparams, ctx.reduce
     batch = reduce.alone(partial(batch_of, ring))(
         replay, now.priorities, random, hparams, objective.beta
@@ -343,11 +370,13 @@ def gradient_step(
     total, terms, error, grads = reduce.alone(partial(gradient, ctx))(
         objective, form.layout.tree(now.parameters), form.layout.tree(now.target), batch
     )
-    found = reduce.alone(found_priorities)(error, hparams.priority_alpha)
+    found = reduce.alone(td_priorities)(error, hparams.priority_alpha)
     most = {OLDEST: terms.pop(OLDEST)} | (
         {} if now.priorities is None else {"highest": found.max()}
     )
-    (total, terms, grads), most = reduce.joined((total, terms, form.layout.flat(grads)), most)
+    (total, terms, grads), most = reduce.reduce_mean_and_max(
+        (total, terms, form.layout.flat(grads)), most
+    )
     norm = optax.tree.norm(grads)
     finite = jnp.isfinite(total) & jnp.isfinite(norm)
     # `where` instead of `lax.cond`: under vmap a cond selects between copies of its operands, the
@@ -362,11 +391,11 @@ def gradient_step(
         hparams.max_grad_norm,
         applied,
     )
-    target, since, copied = moved_target(ctx, objective, now, parameters, applied)
+    target, since, copied = update_target(ctx, objective, now, parameters, applied)
     priorities = now.priorities
     if priorities is not None:
         assert batch.drawn is not None
-        priorities = learned(priorities, batch.drawn, found, most["highest"], applied)
+        priorities = update_priorities(priorities, batch.drawn, found, most["highest"], applied)
     figures = {
         "td_loss": total,
         **terms,
@@ -376,17 +405,19 @@ def gradient_step(
         "applied": applied,
         "target_updates": copied,
     }
-    return Moving(parameters, opt_state, target, priorities, since), Figures.of(figures)
+    return SteppedDQN(parameters, opt_state, target, priorities, since), MetricVector.of(figures)
 
 
 def learn(
     ctx: Q, ring: Ring, state: TrainState, objective: Objective, key: Array
 ) -> tuple[TrainState, Metrics]:
-    """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is
-    True).
+    """Run all gradient steps of an update.
+
+    Returns:
+        (state, metrics of every step, float32[K] by name; 1 is True).
     """
-    own: Own = state.own
-    form = Stepped.of(ctx.network, ctx.form, state.params)
+    own: DQNState = state.own
+    form = SteppedTree.of(ctx.network, ctx.form, state.params)
     rate = objective.rate
     objective = objective._replace(
         rate=form.enter(rate) if isinstance(rate, dict) else rate,
@@ -397,14 +428,14 @@ def learn(
         lambda new, old: jnp.where(state.update == 0, new, old), state.params, own.target
     )
     run_step: Any = partial(gradient_step, ctx, ring, own.replay, objective, form)
-    start = Moving(
+    start = SteppedDQN(
         form.enter(state.params),
         form.enter_moments(state.opt_state),
         form.enter(target),
         own.priorities,
         own.since,
     )
-    end, history = jax.lax.scan(run_step, start, draws(ctx, ring, own.replay, key))
+    end, history = jax.lax.scan(run_step, start, draw_randoms(ctx, ring, own.replay, key))
     own = own.replace(target=form.leave(end.target), priorities=end.priorities, since=end.since)
     learnt = state.replace(
         params=form.leave(end.parameters),
@@ -417,19 +448,20 @@ def learn(
 # --- One update of DQN: a rollout, into the replay, gradient steps on samples from it, and metrics
 
 
-def remembered(of: Ring, state: TrainState, seen: Transition, version: Array) -> TrainState:
-    """The state after a rollout went into the replay. Rewards are stored as they are: the divisor
-    changes.
+def store_rollout(of: Ring, state: TrainState, seen: Transition, version: Array) -> TrainState:
+    """Add a rollout to the replay, with rewards as they are, because the divisor changes.
 
-    version: int32[], of the policy that acted (`rl.state`)."""
-    own: Own = state.own
+    Args:
+        version: int32[], of the policy that acted (`rl.state`).
+    """
+    own: DQNState = state.own
     stored = add(of, own.replay, seen, version)
-    priorities = None if own.priorities is None else renewed(of, own.priorities, stored)
+    priorities = None if own.priorities is None else renew_priorities(of, own.priorities, stored)
     return state.replace(own=own.replace(replay=stored, priorities=priorities))
 
 
 def td_errors(ctx: Q, rollout: Rollout, params: PyTree, divisor: Array) -> Array:
-    """float32[T, N]: the sizes of the one-step TD errors of a rollout."""
+    """Return the sizes of the one-step TD errors of a rollout (float32[T, N])."""
     value = partial(value_of, ctx, rollout.behaviour, params=params)
     gamma = rollout.state.hparams.gamma
 
@@ -442,10 +474,14 @@ def td_errors(ctx: Q, rollout: Rollout, params: PyTree, divisor: Array) -> Array
 
 
 def step_metrics(ctx: Q, history: Metrics) -> Metrics:
-    """Metrics of the gradient steps. history: float32[K] by name; 1 is True.
+    """Compute the metrics of the gradient steps.
 
-    `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that were applied.
-    `sample_age_max` is the largest of these steps, and the other figures are means over them.
+    `gradient_steps` and `replay_ratio` (samples trained per environment step) count the steps that
+    were applied. `sample_age_max` is the largest of these steps, and the other metrics are means
+    over them.
+
+    Args:
+        history: float32[K] by name; 1 is True.
     """
     config: DQNConfig = ctx.config
     applied = history["applied"]
@@ -466,15 +502,18 @@ def step_metrics(ctx: Q, history: Metrics) -> Metrics:
 
 
 def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) -> Metrics:
-    """Metrics of Q at the last step of the rollout, before and after learning (to `parameters`).
+    """Compute metrics of Q at the rollout's last step, before and after learning (to `parameters`).
 
-    q_error: largest difference of the Q that acted from what learning computes for the same policy,
-        relative to 1 + |Q|. q_change: mean change by the update. q_max: largest |Q| of the rollout.
+    Returns:
+        q_error: largest difference of the Q that acted from what learning computes for the same
+            policy, relative to 1 + |Q|.
+        q_change: mean change by the update.
+        q_max: largest |Q| of the rollout.
     """
     policy, behaviour, seen = rollout.policy, rollout.behaviour, rollout.seen
-    learnt = policy.replace(parameters=ctx.packed(parameters))
+    learnt = policy.replace(parameters=ctx.pack(parameters))
 
-    def compared(ref: PyTree, action: Array, acted: Array) -> tuple[Array, Array]:
+    def compare(ref: PyTree, action: Array, acted: Array) -> tuple[Array, Array]:
         def values(policy: Policy) -> Array:
             return of_action(values_of(ctx, policy, ref, params), action)
 
@@ -484,7 +523,7 @@ def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) 
             after - before
         ).mean()
 
-    error, change = ctx.reduce.alone(compared)(
+    error, change = ctx.reduce.alone(compare)(
         *jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q))
     )
     error, most = ctx.reduce.max_of_parts((error, jnp.abs(seen.extras.value).max()))
@@ -494,17 +533,17 @@ def value_metrics(ctx: Q, rollout: Rollout, parameters: PyTree, params: PyTree) 
 def update(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree
 ) -> tuple[TrainState, Metrics, Experience]:
-    """One update (`wrappers.Update`)."""
-    hparams: HParams = state.hparams
+    """Run one update (`wrappers.Update`)."""
+    hparams: DQNHParams = state.hparams
     key_rollout, key_learn = jax.random.split(jax.random.fold_in(state.key, state.update))
     fraction = progress(state.update, state.total_updates)
     learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
     beta = linear(hparams.priority_beta, hparams.priority_beta_end, fraction)
 
-    of = ring(ctx, state.ref)
+    of = make_ring(ctx, state.ref)
     rollout = roll_out(ctx, explorer, state, policy, params, key_rollout)
     policy, seen = rollout.policy, rollout.seen
-    after = remembered(of, rollout.state, seen, rollout.version)
+    after = store_rollout(of, rollout.state, seen, rollout.version)
     after, _, divisor = scaled_rewards(ctx, after, seen)  # of all samples
     # Counted in updates, because int32 does not hold the steps of a long run.
     quiet = -(-ctx.config.learning_starts // ctx.steps_per_update)
@@ -551,10 +590,11 @@ def update(
 
 
 def init(ctx: Q, key: Array, params: PyTree) -> TrainState:
-    """`Learner.init`: also an empty replay and the target network. Raises TypeError as
-    `first_state`.
+    """Implement `Learner.init`, with an empty replay and the target network.
+
+    Raises TypeError as `first_state`.
     """
-    state = q.init(ctx, HParams, key, params)
+    state = q.init(ctx, DQNHParams, key, params)
     return state.replace(own=strong_types(first_own(ctx, state.params, state.ref)))
 
 
@@ -562,10 +602,12 @@ def make_dqn(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    **around: Unpack[Around],
+    **around: Unpack[MakeOptions],
 ) -> Learner:
-    """Build DQN on `env` for a run of `total_updates` updates. Arguments and result as of
-    `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm` is `dqn`).
+    """Build DQN on `env` for a run of `total_updates` updates.
+
+    Arguments and result are those of `rl.ppo.make_ppo`, with the section `dqn` (`config.algorithm`
+    is `dqn`).
 
     Raises ConfigError: counts that do not fit each other (`DQNConfig.check`), a network with a
     memory, or a fusion that needs a distribution.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxtrade.networks.accelerators import Stepped
+from jaxtrade.networks.accelerators import SteppedTree
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.optim import step
 from jaxtrade.rl.packing import Packed, Packing, packing_of
@@ -23,10 +23,10 @@ from jaxtrade.types import Array, Metrics, PyTree
 class Rows(NamedTuple):
     """All rows of a rollout in the form from which minibatches are picked.
 
-    packed: the words of each row lie side by side, int32[T * N, C], so one look-up picks a whole
-        row. packing: how they
-    are packed. carry: the memory of each environment before the rollout, float32[N, H]; None
-    without a memory.
+    packed: the words of each row lie side by side, int32[T * N, C], so one look-up
+        picks a whole row.
+    packing: how they are packed.
+    carry: the memory of each environment before the rollout, float32[N, H]; None without a memory.
     """
 
     packed: Packed
@@ -35,8 +35,10 @@ class Rows(NamedTuple):
 
 
 def rows_of(batch: Any) -> Rows:
-    """The rows of a rollout. batch: a NamedTuple of arrays [T, N, ...] with a field `carry` [N,
-    ...].
+    """Flatten a rollout to rows.
+
+    Args:
+        batch: a NamedTuple of arrays [T, N, ...] with a field `carry` [N, ...].
     """
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch._replace(carry=None))
     packing = packing_of(flat)
@@ -44,11 +46,13 @@ def rows_of(batch: Any) -> Rows:
 
 
 def pick(ctx: Context, rows: Rows, of: Array, prepared: dict[str, Array]) -> Any:
-    """The rows `of` int32[B] of a rollout, as the NamedTuple that `rows_of` was given. prepared: its
-    fields that are not among the rows, [B, ...].
+    """Pick the rows `of` int32[B] of a rollout, as the NamedTuple that `rows_of` was given.
 
     With a memory, each sequence starts at the first step of the rollout. The row numbers of these
     first steps are then the numbers of their environments.
+
+    Args:
+        prepared: its fields that are not among the rows, [B, ...].
     """
     envs = of[: ctx.rollout.num_envs // ctx.num_minibatches]
     picked = rows.packing.unpack(jax.tree.map(lambda x: x[of], rows.packed), axis=1)
@@ -65,7 +69,7 @@ def pick(ctx: Context, rows: Rows, of: Array, prepared: dict[str, Array]) -> Any
 
 
 def permutation(key: Array, count: int) -> Array:
-    """int32[count]: a random order of 0 .. count - 1 (count < 2^31).
+    """Draw a random order of 0 .. count - 1 (int32[count], count < 2^31).
 
     The function sorts random words that hold their position in the low bits. On a CPU, sorting
     integers is far faster than sorting pairs, as `jax.random.permutation` does. Words with equal
@@ -74,12 +78,12 @@ def permutation(key: Array, count: int) -> Array:
     """
     low = jnp.uint32((1 << max(count - 1, 1).bit_length()) - 1)
 
-    def mixed(key: Array) -> Array:
+    def mix(key: Array) -> Array:
         words = jax.random.bits(key, (count,)) & ~low | jnp.arange(count, dtype=jnp.uint32)
         return (jax.lax.sort(words, is_stable=False) & low).astype(jnp.int32)
 
     first, second = jax.random.split(key)
-    return mixed(first)[mixed(second)]
+    return mix(first)[mix(second)]
 
 
 def minibatch_rows(
@@ -91,8 +95,9 @@ def minibatch_rows(
     length: int = 1,
     first_group: int | Array = 0,
 ) -> Array:
-    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]. Each row
-    occurs once.
+    """Draw row numbers `t * num_envs + n` (int32[num_minibatches, T * N / num_minibatches]).
+
+    Each row occurs once.
 
     The function permutes sequences of `length` consecutive steps of one environment; T is a
     multiple of `length`. In a minibatch of S sequences, entry `l * S + s` is step l of sequence s.
@@ -126,25 +131,26 @@ Loss = Callable[[PyTree, Any], tuple[Array, Metrics]]
 Graded = tuple[tuple[Array, Metrics], PyTree]  # (loss float32[], diagnostics), gradient
 
 
-class Figures(struct.PyTreeNode):
+class MetricVector(struct.PyTreeNode):
     """Numbers by name, as one array: a device stores each array by a program of its own."""
 
     values: Array  # float32[..., F]
     names: tuple[str, ...] = struct.field(pytree_node=False)
 
     @classmethod
-    def of(cls, numbers: Metrics) -> Figures:
-        """Numbers of any type, [] each."""
+    def of(cls, numbers: Metrics) -> MetricVector:
+        """Pack numbers of any type, [] each."""
         return cls(jnp.stack([x.astype(jnp.float32) for x in numbers.values()]), tuple(numbers))
 
     def by_name(self) -> Metrics:
-        """float32[...] of each name; 1 is True."""
+        """Return float32[...] of each name; 1 is True."""
         return dict(zip(self.names, jnp.moveaxis(self.values, -1, 0), strict=True))
 
 
 def block_count(rows: int, rows_at_once: int, sequence: int) -> int:
-    """Number of equal blocks, of at most `rows_at_once` rows, into which a minibatch of `rows` rows
-    is split.
+    """Return the number of equal blocks into which a minibatch of `rows` rows is split.
+
+    A block has at most `rows_at_once` rows.
 
     The result is 1 for sequences (`sequence` > 1), because they must stay whole. It is also 1 if an
     equal split would need more than twice the necessary number of blocks.
@@ -161,10 +167,14 @@ def in_blocks(
     parameters: PyTree,
     picked: tuple[Array, dict[str, Array]],
 ) -> Graded:
-    """Loss, diagnostics and gradient over a large minibatch, as the mean over equal blocks of it; of
-    the diagnostics `largest` the largest. This limits the memory that it takes.
+    """Compute loss, diagnostics and gradient over a large minibatch in equal blocks.
 
-    graded: of one batch. pick: what `picked` stands for.
+    The result is the mean over the blocks, but the largest for the diagnostics `largest`. Blocks
+    limit the memory that it takes.
+
+    Args:
+        graded: of one batch.
+        pick: what `picked` stands for.
     """
 
     def of_block(block: tuple[Array, dict[str, Array]]) -> Graded:
@@ -197,21 +207,23 @@ def learn(
     largest: tuple[str, ...] = (),
     rows_at_once: int | None = None,
 ) -> tuple[TrainState, Metrics]:
-    """Run all epochs over one rollout -> (state, diagnostics of every gradient step, float32[epochs,
-    minibatches] by name).
+    """Run all epochs over one rollout.
 
     Args:
         rates: learning rate float32[], or one for each number of the parameters (a tree like them).
         prepare: row numbers of an epoch int32[minibatches, B] -> fields of its batches by name,
             [minibatches, B, ...], which take the place of those in `rows`.
-        stops: diagnostics -> bool[]: once True, no further step of this update is applied. None:
-            never.
+        stops: diagnostics -> bool[]: once True, no further step of this update is
+            applied. None: never.
         largest: names of diagnostics of which the largest of all parts counts; of the others it is
             the mean.
         rows_at_once: as of `block_count`. None: all of a minibatch.
+
+    Returns:
+        (state, diagnostics of every gradient step, float32[epochs, minibatches] by name).
     """
     rollout, hparams = ctx.rollout, state.hparams
-    form = Stepped.of(ctx.network, ctx.form, state.params)
+    form = SteppedTree.of(ctx.network, ctx.form, state.params)
     count = rollout.num_steps * rollout.num_envs // ctx.num_minibatches
     blocks = 1 if rows_at_once is None else block_count(count, rows_at_once, ctx.sequence)
     rates = form.enter(rates) if isinstance(rates, dict) else rates
@@ -220,7 +232,7 @@ def learn(
 
     def minibatch(
         carry: tuple[PyTree, PyTree, Array], picked: tuple[Array, dict[str, Array]]
-    ) -> tuple[Any, Figures]:
+    ) -> tuple[Any, MetricVector]:
         parameters, opt_state, stopped = carry
         tree = form.layout.tree(parameters)
         (value, terms), grads = (
@@ -229,7 +241,7 @@ def learn(
             else ctx.reduce.alone(of_blocks)(tree, picked)
         )
         most = {name: terms.pop(name) for name in largest}
-        (value, terms, grads), most = ctx.reduce.joined(
+        (value, terms, grads), most = ctx.reduce.reduce_mean_and_max(
             (value, terms, form.layout.flat(grads)), most
         )
         terms |= most
@@ -243,9 +255,9 @@ def learn(
             parameters, opt_state, grads, norm, rates, hparams.max_grad_norm, applied
         )
         figures = terms | {"grad_norm": norm, "finite": finite, "applied": applied}
-        return (parameters, opt_state, stopped), Figures.of(figures)
+        return (parameters, opt_state, stopped), MetricVector.of(figures)
 
-    def epoch(carry: Any, key: Array) -> tuple[Any, Figures]:
+    def epoch(carry: Any, key: Array) -> tuple[Any, MetricVector]:
         picked = minibatch_rows(
             key,
             rollout.num_steps,
@@ -268,10 +280,12 @@ def learn(
 
 
 def step_metrics(history: Metrics, first: tuple[str, ...] = ()) -> Metrics:
-    """Metrics of the gradient steps. history: float32[epochs, minibatches] by name; 1 is True.
+    """Compute the metrics of the gradient steps.
 
-    first: names of figures whose value at the first step counts. The others are means over the
-        steps that were applied.
+    Args:
+        history: float32[epochs, minibatches] by name; 1 is True.
+        first: names of metrics whose value at the first step counts. The others are means over the
+            steps that were applied.
     """
     applied = history["applied"]
     metrics = {

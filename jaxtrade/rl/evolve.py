@@ -2,10 +2,10 @@
 with other settings.
 
 Pure functions of stacked states [N, ...]. An event ranks the agents by their scores, ties by index.
-Each of the worst
-`truncation` share, and each agent that is not finite, goes on from a random agent of the best share: it takes over what
-that agent has learnt, and goes on in its own environments, with its own replay and its own random numbers. Its settings
-are those of the other agent, each times or divided by `perturb`, or drawn anew.
+Each of the worst `truncation` share, and each agent that is not finite, continues from a random
+agent of the best share: it takes over what that agent has learnt, and stays in its own
+environments, with its own replay and its own random numbers. Its settings are those of the other
+agent, each times or divided by `perturb`, or drawn anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.sweep import followers, names_of
+from jaxtrade.config.sweep import find_tied_ends, names_of
 from jaxtrade.errors import DataError
 from jaxtrade.types import Array, Learner, PyTree
 
@@ -41,8 +41,12 @@ EXPLOIT, FINAL = "exploit", "final"  # kinds of rows in lineage.jsonl
 
 
 class Rules(NamedTuple):
-    """The static part of an event. ranges: evolved float -> (low, high). follows: end of a schedule
-    -> (its start, end / start). The others: as in `EvolveConfig`."""
+    """The static part of an event.
+
+    ranges: evolved float -> (low, high).
+    follows: end of a schedule -> (its start, end / start).
+    The others: as in `EvolveConfig`.
+    """
 
     ranges: Mapping[str, tuple[float, float]]
     follows: Mapping[str, tuple[str, float]]
@@ -51,33 +55,40 @@ class Rules(NamedTuple):
     resample: float
 
 
-class Decision(NamedTuple):
-    """source: int32[N], the agent from which each one goes on; itself if it is not replaced.
-    floats: the evolved floats after the event, float32[N] by name."""
+class Exploitation(NamedTuple):
+    """What follows from an event: who continues from whom, and with which settings.
+
+    source: int32[N], the agent from which each one goes on; itself if it is not replaced.
+    floats: the evolved floats after the event, float32[N] by name.
+    """
 
     source: Array
     floats: dict[str, Array]
 
 
 class Lineage(NamedTuple):
-    """What an event did. finite: bool[N], agents with a finite score and finite parameters. before:
-    the evolved floats before it, float32[N] by name. decision: what followed."""
+    """What an event did.
+
+    finite: bool[N], agents with a finite score and finite parameters.
+    before: the evolved floats before it, float32[N] by name.
+    decision: what followed.
+    """
 
     finite: Array
     before: dict[str, Array]
-    decision: Decision
+    decision: Exploitation
 
 
 def rules_of(config: RunConfig) -> Rules:
-    """The rules of a configuration whose `evolve.keys` are set."""
+    """Return the rules of a configuration whose `evolve.keys` are set."""
     evolve = config.evolve
     return Rules(
-        names_of(config), followers(config), evolve.truncation, evolve.perturb, evolve.resample
+        names_of(config), find_tied_ends(config), evolve.truncation, evolve.perturb, evolve.resample
     )
 
 
 def event_key(seed: int, update: int | Array) -> Array:
-    """The key of the event after `update` updates of a run."""
+    """Return the key of the event after `update` updates of a run."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVENTS), update)
 
 
@@ -85,20 +96,21 @@ def event_key(seed: int, update: int | Array) -> Array:
 
 
 def log_uniform(chance: Array, bounds: tuple[float, float]) -> Array:
-    """A number of a range, even in the logarithm. chance: float32[...] in [0, 1)."""
+    """Map `chance` (float32[...] in [0, 1)) to a number of a range, uniform in the logarithm."""
     low, high = bounds
     return jnp.clip(low * jnp.exp(chance * np.log(high / low).astype(np.float32)), low, high)
 
 
 def with_floats(hparams: Any, floats: Mapping[str, Array], rules: Rules) -> Any:
-    """Hyper-parameters with other evolved floats, and the ends of schedules that follow them."""
+    """Replace evolved floats of hyper-parameters, and the ends of schedules that follow them."""
     ends = {end: floats[start] * ratio for end, (start, ratio) in rules.follows.items()}
     return hparams.replace(**floats, **ends)
 
 
 def with_drawn_settings(algorithm: Learner, config: RunConfig) -> Learner:
-    """The learner, whose first state has evolved floats that are drawn by its key; unchanged
-    without `evolve.keys`.
+    """Wrap the learner so that its first state draws the evolved floats by its key.
+
+    The learner is unchanged without `evolve.keys`.
     """
     if not config.evolve.on:
         return algorithm
@@ -121,15 +133,16 @@ def with_drawn_settings(algorithm: Learner, config: RunConfig) -> Learner:
 
 def decide(
     scores: Array, finite: Array, floats: Mapping[str, Array], key: Array, rules: Rules
-) -> Decision:
-    """Who goes on from whom, and with which settings.
+) -> Exploitation:
+    """Decide which agent continues from which, and with which settings.
 
-    If no agent is finite, nobody is replaced.
+    If no agent is finite, no agent is replaced.
 
     Args:
-        scores: float32[N], higher is better. finite: bool[N]; a score that is not finite counts as
-            not finite too.
-        floats: the evolved floats, float32[N] by name. key: of the event (`event_key`).
+        scores: float32[N], higher is better.
+        finite: bool[N]; a score that is not finite counts as not finite too.
+        floats: the evolved floats, float32[N] by name.
+        key: of the event (`event_key`).
     """
     chex.assert_rank([scores, finite, key], [1, 1, 0])
     count = len(scores)
@@ -151,20 +164,20 @@ def decide(
         moved = jnp.clip(jnp.where(up < 0.5, taken * rules.perturb, taken / rules.perturb), *bounds)
         new = jnp.where(anew < rules.resample, log_uniform(where, bounds), moved)
         after[name] = jnp.where(replaced, new, floats[name])
-    return Decision(source, after)
+    return Exploitation(source, after)
 
 
 def all_finite(params: PyTree) -> Array:
-    """bool[N]: agents whose parameters [N, ...] are all finite."""
+    """Return which agents have parameters [N, ...] that are all finite (bool[N])."""
     rows = [jnp.isfinite(x).reshape(x.shape[0], -1).all(axis=1) for x in jax.tree.leaves(params)]
     return jnp.stack(rows).all(axis=0)
 
 
 def parts_of(state: Any) -> dict[str, Any]:
-    """The part of a stacked `TrainState` that an event reads and changes.
+    """Return the part of a stacked `TrainState` that an event reads and changes.
 
-    Of what a learner keeps for itself (`own`), those are the fields that its class lists in
-    `inherited`.
+    Of what a learner keeps for itself (`own`), those are the fields that its class
+    lists in `inherited`.
     """
     parts = {name: getattr(state, name) for name in COPIED}
     inherited = () if state.own is None else state.own.inherited
@@ -174,7 +187,7 @@ def parts_of(state: Any) -> dict[str, Any]:
 def exploit_parts(
     parts: dict[str, Any], scores: Array, key: Array, rules: Rules
 ) -> tuple[dict[str, Any], Lineage]:
-    """One event -> (the parts of a state after it, what it did).
+    """Run one event and return (the parts of a state after it, what it did).
 
     Replaced agents get the parameters, optimiser state, statistics of observations, moments of the
     reward scale, delayed policies, target network and settings of their source, the settings then
@@ -182,8 +195,8 @@ def exploit_parts(
     memory begins anew.
 
     Args:
-        parts: of a stacked `TrainState` of N agents (`parts_of`). scores: float32[N], higher is
-            better; NaN for an agent that has none.
+        parts: of a stacked `TrainState` of N agents (`parts_of`).
+        scores: float32[N], higher is better; NaN for an agent that has none.
         key: of the event (`event_key`).
     """
     before = {name: getattr(parts["hparams"], name) for name in rules.ranges}
@@ -192,23 +205,23 @@ def exploit_parts(
     source = decision.source
     replaced = source != jnp.arange(len(source))
 
-    def taken(tree: PyTree) -> PyTree:
+    def take(tree: PyTree) -> PyTree:
         return jax.tree.map(lambda x: x[source], tree)
 
     def fresh(x: Array) -> Array:
         return jnp.where(replaced.reshape(-1, *(1,) * (x.ndim - 1)), jnp.zeros_like(x), x)
 
-    rewards, own = parts["rewards"], taken(parts["hparams"])
+    rewards, own = parts["rewards"], take(parts["hparams"])
     follows = with_floats(own, decision.floats, rules)
     hparams = jax.tree.map(
         lambda new, old: jnp.where(replaced, new, old), follows, parts["hparams"]
     )
     new = {
-        name: taken(parts[name]) for name in ("params", "opt_state", "normaliser", "actor", "own")
+        name: take(parts[name]) for name in ("params", "opt_state", "normaliser", "actor", "own")
     }
     # Values are in units of the reward scale, so its moments belong to them. The running returns
     # are the environments'.
-    new["rewards"] = None if rewards is None else rewards.replace(stats=taken(rewards.stats))
+    new["rewards"] = None if rewards is None else rewards.replace(stats=take(rewards.stats))
     # A memory that another network wrote means nothing to this one: it begins anew, as at the start
     # of an episode.
     new["carry"] = jax.tree.map(fresh, parts["carry"])
@@ -216,7 +229,7 @@ def exploit_parts(
 
 
 def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
-    """The state with other parts, as `parts_of` gives them."""
+    """Replace the parts of the state by others, as `parts_of` gives them."""
     own = state.own if state.own is None else state.own.replace(**parts["own"])
     return state.replace(**{name: parts[name] for name in COPIED}, own=own)
 
@@ -225,16 +238,18 @@ def with_parts(state: Any, parts: Mapping[str, Any]) -> Any:
 
 
 def winner_of(scores: Sequence[float | None]) -> int | None:
-    """The agent with the highest score, of equal ones that with the lowest index; None if no score
-    is finite.
+    """Return the agent with the highest score, or None if no score is finite.
+
+    Of equal scores, the one with the lowest index wins.
     """
     known = [i for i, score in enumerate(scores) if score is not None and np.isfinite(score)]
     return max(known, key=lambda i: (scores[i], -i)) if known else None
 
 
 def row_of(update: int, scores: np.ndarray, lineage: Lineage) -> dict[str, Any]:
-    """The row of lineage.jsonl about an event, whose arrays are NumPy's. Agents are numbered from
-    0, in order.
+    """Return the row of lineage.jsonl about an event, whose arrays are NumPy's.
+
+    Agents are numbered from 0, in order.
     """
     listed = jax.tree.map(lambda x: np.asarray(x).tolist(), lineage)
     return {
@@ -249,14 +264,16 @@ def row_of(update: int, scores: np.ndarray, lineage: Lineage) -> dict[str, Any]:
 
 
 def replay(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> int | None:
-    """Derive every decision of a lineage file again, from its scores, settings and the run's seed
-    -> the winner.
+    """Derive every decision of a lineage file again, and return the winner.
 
-    rows: of lineage.jsonl (`storage.sinks.read_rows`), with null for a score that is not finite.
-        Settings are compared
-    up to rounding, who goes on from whom exactly.
+    The decisions follow from its scores, its settings and the run's seed. Settings are compared up
+    to rounding, sources exactly.
 
     Raises DataError: a decision is not the one that follows; or there is no last row.
+
+    Args:
+        rows: of lineage.jsonl (`storage.sinks.read_rows`), with null for a score
+            that is not finite.
     """
     rules = rules_of(config)
     program = jax.jit(functools.partial(decide, rules=rules))

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.running import Precision
-from jaxtrade.networks.accelerators import Form
+from jaxtrade.networks.accelerators import NetworkForm
 from jaxtrade.types import Column, HealthCheck, LearnerInfo, Remedies, Row, Warn
 
 # --- What the health checks and warnings share: bounds of a figure over a run, and a rate that is
@@ -22,8 +22,8 @@ LEAST_RATE = 1e-8  # smaller steps vanish in the rounding of float32 weights
 MOST_LOSS = 1e5  # of values, in squared rewards: with rewards of about 1 it is at most about 100
 
 
-def lowest(name: str, label: str) -> HealthCheck:
-    """The lowest value of a metric in the run must be positive."""
+def check_positive(name: str, label: str) -> HealthCheck:
+    """Check that the lowest value of a metric in the run is positive."""
     return HealthCheck(
         name,
         label,
@@ -32,13 +32,15 @@ def lowest(name: str, label: str) -> HealthCheck:
     )
 
 
-def highest(
+def check_range(
     metric: str, label: str, low: float, high: float, name: str | None = None
 ) -> HealthCheck:
-    """The highest value of a metric in the run must be above `low` and at most `high`. name: of the
-    check.
+    """Check that the highest value of a metric in the run is above `low` and at most `high`.
 
-    Updates that were not finite are the loop's to judge; in others an undefined value fails.
+    Updates that were not finite are left to the loop; in others an undefined value fails.
+
+    Args:
+        name: of the check.
     """
 
     def measure(rows: Sequence[Row]) -> float:
@@ -58,8 +60,11 @@ ROUNDING: dict[Precision, float] = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 0
 
 
 def rounding(name: str, label: str, precision: Precision) -> HealthCheck:
-    """Acting and learning compute the same up to the rounding of matrix products of a precision.
-    name: of the metric that says how far they are apart."""
+    """Check that acting and learning agree up to the rounding of matrix products of a precision.
+
+    Args:
+        name: of the metric that says how far they are apart.
+    """
     return HealthCheck(
         name,
         label,
@@ -70,8 +75,10 @@ def rounding(name: str, label: str, precision: Precision) -> HealthCheck:
 
 
 def small_rate(section: str) -> Callable[[Sequence[Row]], str]:
-    """The warning about a learning rate that is too small to change any weight. section: of the
-    learner, "ppo".
+    """Warn about a learning rate that is too small to change any weight.
+
+    Args:
+        section: of the learner, "ppo".
     """
 
     def look(rows: Sequence[Row]) -> str:
@@ -88,8 +95,9 @@ def small_rate(section: str) -> Callable[[Sequence[Row]], str]:
 
 
 def halve_rates(hparams: Any, times: int) -> Any:
-    """`LearnerInfo.retry`: each of the `times` rollbacks halves the start and the end of the
-    learning rate.
+    """Implement `LearnerInfo.retry`: halve the learning rate for each of the `times` rollbacks.
+
+    This changes the start and the end of its schedule.
     """
     return hparams.replace(
         learning_rate=hparams.learning_rate * 0.5**times,
@@ -97,9 +105,12 @@ def halve_rates(hparams: Any, times: int) -> Any:
     )
 
 
-def _info(config: RunConfig, form: Form, exploration: str, **said: Any) -> LearnerInfo:
-    """The part that is the same for every learner. exploration: the hparam that decides how much it
-    explores."""
+def _info(config: RunConfig, form: NetworkForm, exploration: str, **said: Any) -> LearnerInfo:
+    """Build the part that is the same for every learner.
+
+    Args:
+        exploration: the hparam that decides how much it explores.
+    """
     return LearnerInfo(
         steps_per_update=config.rollout.num_envs * config.rollout.num_steps,
         together=form.agents,
@@ -124,16 +135,16 @@ LEAST_EXPLAINED = -1.0
 
 
 PPO_LEARNS = (
-    lowest("learning_rate", "lowest learning rate"),
-    highest("approx_kl", "highest KL", 0.0, MOST_KL),
-    lowest("param_delta", "smallest step"),
+    check_positive("learning_rate", "lowest learning rate"),
+    check_range("approx_kl", "highest KL", 0.0, MOST_KL),
+    check_positive("param_delta", "smallest step"),
     HealthCheck(
         "entropy",
         "entropy at the end",
         lambda rows: float(np.max([row["entropy"] for row in rows[-LAST:]])),
         lambda value: value > LEAST_ENTROPY,
     ),
-    highest("value_loss", "highest value loss", -math.inf, MOST_LOSS),
+    check_range("value_loss", "highest value loss", -math.inf, MOST_LOSS),
 )
 
 
@@ -165,9 +176,7 @@ def frozen_policy(rows: Sequence[Row]) -> str:
 
 
 def explained_variance(rows: Sequence[Row]) -> str:
-    """Warn about value estimates that are worse than a constant, and about returns that do not
-    vary.
-    """
+    """Warn about value estimates that are worse than a constant, or returns that do not vary."""
     values: list[Any] = [row["explained_variance"] for row in rows]
     if not any(math.isfinite(value) for value in values):
         return (
@@ -185,7 +194,7 @@ def explained_variance(rows: Sequence[Row]) -> str:
     return ""
 
 
-def jumping(rows: Sequence[Row]) -> str:
+def warn_large_update(rows: Sequence[Row]) -> str:
     """Warn about an update after which little is left of the policy before it."""
     largest = rows[-1]["approx_kl"]
     if not largest > MOST_KL:
@@ -199,17 +208,17 @@ def jumping(rows: Sequence[Row]) -> str:
 PPO_WARNINGS = (
     Warn("learning_rate", small_rate("ppo"), at_once=True),
     Warn("frozen", frozen_policy),
-    Warn("jumping", jumping, at_once=True),
+    Warn("jumping", warn_large_update, at_once=True),
     Warn("explained_variance", explained_variance),
 )
 
 
-def ppo(config: RunConfig, form: Form) -> LearnerInfo:
-    """What is said about PPO.
+def ppo(config: RunConfig, form: NetworkForm) -> LearnerInfo:
+    """Return the health checks, warnings and remedies of PPO.
 
     Check `ratio_error`: acting and learning compute the same probabilities up to rounding. Where
-    operands are rounded to few bits, two that differ in their last bit of float32 may come to differ
-    in the last bit of those few.
+    operands are rounded to few bits, two that differ in their last bit of float32 may come to
+    differ in the last bit of those few.
     """
     same = rounding("ratio_error", "largest ratio error", config.compute.precision)
     return _info(
@@ -231,18 +240,21 @@ MOST_Q = 1e4  # with scaled rewards returns are about 1; a larger Q is no estima
 
 
 def _not_constant(rows: Sequence[Row]) -> float:
-    """Largest minus smallest loss of the run; a run of one update counts as varying."""
+    """Return the largest minus the smallest loss of the run.
+
+    A run of one update counts as varying.
+    """
     losses = [row["td_loss"] for row in rows]
     return max(losses) - min(losses) if len(losses) > 1 else 1.0
 
 
 Q_LEARNS = (
-    lowest("learning_rate", "lowest learning rate"),
-    highest("q_change", "largest change of Q", 0.0, MOST_Q),
-    highest("param_delta", "largest step", 0.0, math.inf),
+    check_positive("learning_rate", "lowest learning rate"),
+    check_range("q_change", "largest change of Q", 0.0, MOST_Q),
+    check_range("param_delta", "largest step", 0.0, math.inf),
     HealthCheck("td_loss", "range of the loss", _not_constant, lambda value: value > 0),
-    highest("td_loss", "highest loss", -math.inf, MOST_LOSS, "loss"),
-    highest("q_max", "largest Q", -math.inf, MOST_Q),
+    check_range("td_loss", "highest loss", -math.inf, MOST_LOSS, "loss"),
+    check_range("q_max", "largest Q", -math.inf, MOST_Q),
 )
 
 
@@ -256,9 +268,13 @@ Q_PROGRESS = (
 
 
 def q_warnings(section: str) -> tuple[Warn, ...]:
-    """The warnings of a Q-learner. section: its own, such as "pqn"."""
+    """Return the warnings of a Q-learner.
 
-    def frozen(rows: Sequence[Row]) -> str:
+    Args:
+        section: its own, such as "pqn".
+    """
+
+    def warn_frozen(rows: Sequence[Row]) -> str:
         if any(row.get("applied") == 0.0 for row in rows):
             return ""  # a replay that is still being filled (dqn.learning_starts)
         most = max(row["q_change"] for row in rows)
@@ -282,14 +298,16 @@ def q_warnings(section: str) -> tuple[Warn, ...]:
 
     return (
         Warn("learning_rate", small_rate(section), at_once=True),
-        Warn("frozen", frozen),
+        Warn("frozen", warn_frozen),
         Warn("exploding", exploding),
     )
 
 
-def q_learner(config: RunConfig, form: Form) -> LearnerInfo:
-    """What is said about the Q-learner `config.algorithm`. Check `q_error`: acting and learning
-    compute the same Q values up to rounding."""
+def q_learner(config: RunConfig, form: NetworkForm) -> LearnerInfo:
+    """Return the health checks, warnings and remedies of the Q-learner `config.algorithm`.
+
+    Check `q_error`: acting and learning compute the same Q values up to rounding.
+    """
     section = config.algorithm
     return _info(
         config,

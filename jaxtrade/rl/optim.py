@@ -15,42 +15,49 @@ EPSILON = 1e-5  # the usual value for PPO (OpenAI Baselines, Stable-Baselines3)
 
 
 def progress(update: Array, total_updates: Array) -> Array:
-    """Fraction of the run, float32[]: 0 in the first update (number 0), 1 in the last (number
-    total_updates - 1).
+    """Return the fraction of the run (float32[]).
 
-    A run of a single update stays at 0.
+    It is 0 in the first update (number 0) and 1 in the last (number total_updates - 1). A run of a
+    single update stays at 0.
     """
     last = jnp.maximum(total_updates - 1, 1).astype(jnp.float32)
     return jnp.clip(update.astype(jnp.float32) / last, 0.0, 1.0)
 
 
 def linear(start: Array | float, end: Array | float, fraction: Array) -> Array:
-    """Linear interpolation from `start` at fraction 0 to `end` at fraction 1. Both ends are exact
-    in float32.
+    """Interpolate linearly from `start` at fraction 0 to `end` at fraction 1.
+
+    Both ends are exact in float32.
     """
     return start * (1.0 - fraction) + end * fraction
 
 
 def optimiser() -> optax.GradientTransformation:
-    """The optimiser whose state a run keeps: clipping by the global norm, then Adam (Kingma and Ba
-    2015). Training computes its step by `clipped_adam`."""
+    """Build the optimiser whose state a run keeps.
+
+    It is clipping by the global norm, then Adam (Kingma and Ba 2015). Training computes its step
+    by `clipped_adam`.
+    """
     return optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(*DECAYS, eps=EPSILON))
 
 
 def clipped_adam(
     grads: PyTree, norm: Array, state: Any, max_grad_norm: Array | float
 ) -> tuple[PyTree, Any]:
-    """One step of `optimiser` -> (direction, new state). The caller multiplies the direction by
-    -learning rate.
+    """Compute one step of `optimiser` and return (direction, new state).
 
-        g = grads min(1, max_grad_norm / norm)        m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
+    The caller multiplies the direction by -learning rate.
+
+        g = grads min(1, max_grad_norm / norm)
+        m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
         direction = m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
 
     It equals optax's step up to rounding. optax computes each power in a program of its own, here
     they are one.
 
     Args:
-        grads: a tree, or all of them as a vector float32[P]. norm: float32[], their norm.
+        grads: a tree, or all of them as a vector float32[P].
+        norm: float32[], their norm.
         state: that of `optimiser`, with moments like `grads`.
         max_grad_norm: may be traced.
     """
@@ -76,11 +83,13 @@ def step(
     max_grad_norm: Array,
     applied: Array,
 ) -> tuple[PyTree, Any]:
-    """One gradient step -> (parameters, state of the optimiser); both as they were unless `applied`
-    bool[].
+    """Take one gradient step and return (parameters, state of the optimiser).
+
+    Both stay as they were unless `applied` bool[].
 
     Args:
-        parameters, grads: as `clipped_adam` takes them. norm: float32[], of the gradient.
+        parameters, grads: as `clipped_adam` takes them.
+        norm: float32[], of the gradient.
         rate: learning rate, float32[], or one for each number of the parameters.
     """
     direction, new_opt_state = clipped_adam(grads, norm, opt_state, max_grad_norm)

@@ -25,16 +25,22 @@ WIDEST = 64  # numbers per row: a wider array is better left as it is, because p
 
 
 class Packed(NamedTuple):
-    """words: uint32, all packed numbers along one axis. rest: the arrays that are not packed."""
+    """A packed tree.
+
+    words: uint32, all packed numbers along one axis.
+    rest: the arrays that are not packed.
+    """
 
     words: Array
     rest: tuple[Array, ...]
 
 
 class Packing(NamedTuple):
-    """How a tree is packed. shapes: of each leaf beyond the leading axes. bits: of each number of a
-    leaf; None where the leaf is not packed. places: (word, first bit) of each packed number, in the
-    order of the leaves.
+    """How a tree is packed.
+
+    shapes: of each leaf beyond the leading axes.
+    bits: of each number of a leaf; None where the leaf is not packed.
+    places: (word, first bit) of each packed number, in the order of the leaves.
     """
 
     treedef: Any
@@ -49,8 +55,11 @@ class Packing(NamedTuple):
         return 1 + max((word for word, _ in self.places), default=-1)
 
     def split(self, tree: PyTree) -> tuple[list[Array], tuple[Array, ...]]:
-        """(words uint32[...] one by one, the arrays that are not packed). The tree has the
-        structure, trailing shapes and dtypes of `packing_of`, and any leading axes."""
+        """Split into (words uint32[...] one by one, the arrays that are not packed).
+
+        The tree has the structure, trailing shapes and dtypes of `packing_of`, and
+        any leading axes.
+        """
         numbers, rest = [], []
         for leaf, shape, bits in zip(
             self.treedef.flatten_up_to(tree), self.shapes, self.bits, strict=True
@@ -66,12 +75,16 @@ class Packing(NamedTuple):
         return [functools.reduce(jnp.bitwise_or, word) for word in parts], tuple(rest)
 
     def pack(self, tree: PyTree, axis: int = 0) -> Packed:
-        """The tree's numbers as words uint32[C, ...], C along `axis` of the result."""
+        """Pack the tree's numbers into words uint32[C, ...], with C along `axis` of the result."""
         words, rest = self.split(tree)
         return Packed(jnp.stack(words, axis), rest)
 
     def unpack(self, packed: Packed, axis: int = 0) -> PyTree:
-        """The tree of `pack`, bit by bit. axis: that of C in `packed.words`."""
+        """Restore the tree of `pack`, bit by bit.
+
+        Args:
+            axis: that of C in `packed.words`.
+        """
         words = [
             jax.lax.index_in_dim(packed.words, i, axis, keepdims=False) for i in range(self.count)
         ]
@@ -97,7 +110,7 @@ class Packing(NamedTuple):
 
 
 def packing_of(tree: PyTree, lead: int = 1) -> Packing:
-    """How `tree` is packed, given its arrays (or their shapes) with `lead` leading axes.
+    """Plan how to pack `tree`, given its arrays (or their shapes) with `lead` leading axes.
 
     Packed are bool, uint8, uint16, uint32, int32 and float32. Arrays of other types and wide ones
     (`WIDEST`) stay as they are.
@@ -116,8 +129,9 @@ def packing_of(tree: PyTree, lead: int = 1) -> Packing:
 def _places(
     shapes: tuple[tuple[int, ...], ...], bits: tuple[int | None, ...]
 ) -> tuple[tuple[int, int], ...]:
-    """Small numbers fill the newest shared word one after the other; a number of 32 bits has its
-    own.
+    """Assign each number its place in the words.
+
+    Small numbers fill the newest shared word one after the other; a number of 32 bits has its own.
     """
     places, words, shared, used = [], 0, -1, 32
     for shape, size in zip(shapes, bits, strict=True):

@@ -7,8 +7,8 @@ therefore 1 until the first gradient step (metric `ratio_error`). The memory of 
 is rebuilt too. It starts from its value at the beginning of the rollout, runs through all steps,
 and is reset at the start of each episode. Gradients flow through these steps.
 
-What wraps a learner (stages, advice, an older actor, shares of symbols) is in `rl.wrappers`; what is
-said about PPO is in `rl.info`.
+What wraps a learner (stages, advice, an older actor, shares of symbols) is in `rl.wrappers`; what
+is said about PPO is in `rl.info`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from jaxtrade.rl.actor_critic import (
     policy_of,
     value_of,
 )
-from jaxtrade.rl.algorithms import Head, LearnerKind
-from jaxtrade.rl.context import Around, Context, check_sequences, contexts_of, require_env
+from jaxtrade.rl.algorithms import LearnerKind, OutputLayer
+from jaxtrade.rl.context import Context, MakeOptions, check_sequences, contexts_of, require_env
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.rollout import (
     action_metrics,
@@ -59,7 +59,7 @@ PPO = Context[PPOConfig, Network]
 WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose largest value counts
 
 
-class HParams(struct.PyTreeNode):
+class PPOHParams(struct.PyTreeNode):
     """The tunable floats, each float32[]; meanings as in `PPOConfig`. They are leaves, so a sweep
     is a vmap.
     """
@@ -78,20 +78,22 @@ class HParams(struct.PyTreeNode):
     adapter_freeze: Array
 
 
-def make_hparams(config: PPOConfig) -> HParams:
-    """The tunable floats of `config`. If `ent_coef_end` is None, the entropy bonus stays
-    constant.
+def make_hparams(config: PPOConfig) -> PPOHParams:
+    """Return the tunable floats of `config`.
+
+    If `ent_coef_end` is None, the entropy bonus stays constant.
     """
     end = config.ent_coef if config.ent_coef_end is None else config.ent_coef_end
-    return floats_of(HParams, config.model_copy(update={"ent_coef_end": end}))
+    return floats_of(PPOHParams, config.model_copy(update={"ent_coef_end": end}))
 
 
 class Batch(NamedTuple):
     """Rows of a rollout that the loss reads, [B, ...].
 
     With a memory, the rows are the steps of S sequences, time first, and `carry` is float32[S, H],
-    the memory before the first step of each sequence. terms: advice terms (`acting.advice_terms`),
-    or None.
+    the memory before the first step of each sequence.
+
+    terms: advice terms (`acting.advice_terms`), or None.
     """
 
     carry: PyTree
@@ -109,18 +111,25 @@ def ppo_loss(
     ppo: PPO,
     policy: Policy,
     params: PyTree,
-    hparams: HParams,
+    hparams: PPOHParams,
     ent_coef: Array,
     parameters: PyTree,
     batch: Batch,
 ) -> tuple[Array, Metrics]:
-    """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
+    """Compute PPO's loss over one minibatch (Schulman et al. 2017, equation 9).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
 
-    policy: the policy that learns, as it was before the gradient steps, from `acting.ready`.
-    `parameters` (packed) replace its own. ent_coef: float32[], of this update. The loss and its
-    terms are over the rows of this device, and the caller averages the gradients over devices.
+    The loss and its terms are over the rows of this device, and the caller averages the gradients
+    over devices.
+
+    Args:
+        policy: the policy that learns, as it was before the gradient steps, from `acting.prepare_policy`.
+        parameters: packed; they replace those of `policy`.
+        ent_coef: float32[], of this update.
+
+    Returns:
+        (loss, diagnostics).
     """
     logits, value, mask, cost = forward(
         ppo,
@@ -139,7 +148,7 @@ def ppo_loss(
         "value_loss": returns.squared_error(value, batch.value, batch.target, hparams.vf_clip_eps),
         "entropy": entropy,
         "approx_kl": returns.approx_kl(log_prob, batch.log_prob),
-        "clip_fraction": returns.clipped(log_prob, batch.log_prob, hparams.clip_eps),
+        "clip_fraction": returns.is_clipped(log_prob, batch.log_prob, hparams.clip_eps),
         "ratio_error": jnp.abs(jnp.expm1(log_prob - batch.log_prob)),
     }
     loss = rows["policy_loss"] + hparams.vf_coef * rows["value_loss"] - ent_coef * rows["entropy"]
@@ -162,15 +171,17 @@ def gae_targets(
     ppo: PPO,
     policy: Policy,
     params: PyTree,
-    hparams: HParams,
+    hparams: PPOHParams,
     reward: Array,
     before: PyTree,
     after: PyTree,
     ref: PyTree,
     seen: Transition,
 ) -> tuple[Array, Array, Array, Array]:
-    """`Targets` of a policy that acted itself: generalised advantages, and the TD(lambda) return as
-    the target, advantage + value."""
+    """Compute `Targets` of a policy that acted itself.
+
+    They are generalised advantages, and the TD(lambda) return as the target, advantage + value.
+    """
     del before
     log_prob, own = seen.extras.log_prob, seen.extras.value
     value = partial(value_of, ppo, policy, params=params)
@@ -198,13 +209,18 @@ def gae_targets(
 def reevaluate(
     ppo: PPO, policy: Policy, carry: PyTree, seen: Transition, params: PyTree
 ) -> tuple[Transition, PyTree]:
-    """A rollout [T, N, ...] of another policy as `policy` sees it, which takes each step as in
-    acting -> (the rollout, the memory after it).
+    """Evaluate a rollout [T, N, ...] of another policy by `policy`.
 
-    Log-probabilities of the actions taken, values and memories are those of `policy`.
+    It takes each step as in acting. Log-probabilities of the actions taken, values and memories of
+    the result are those of `policy`.
 
-    policy: from `acting.ready`. carry: float32[N, H], the memory stored at the start of the
-        rollout, from which training sequences begin too; None without a memory.
+    Args:
+        policy: from `acting.prepare_policy`.
+        carry: float32[N, H], the memory stored at the start of the rollout, from which training
+            sequences begin too; None without a memory.
+
+    Returns:
+        (the rollout, the memory after it).
     """
 
     def one(carry: PyTree, ref: PyTree, action: Array) -> tuple[PyTree, Array, Array]:
@@ -228,14 +244,14 @@ def vtrace_targets(
     ppo: PPO,
     policy: Policy,
     params: PyTree,
-    hparams: HParams,
+    hparams: PPOHParams,
     reward: Array,
     before: PyTree,
     after: PyTree,
     ref: PyTree,
     seen: Transition,
 ) -> tuple[Array, Array, Array, Array]:
-    """`Targets` of an older actor: advantages and targets by V-trace."""
+    """Compute `Targets` of an older actor: advantages and targets by V-trace."""
     del after
     own, last = reevaluate(ppo, policy, before, seen, params)
     log_prob, values = own.extras.log_prob, own.extras.value
@@ -261,7 +277,7 @@ def vtrace_targets(
 def update(
     ppo: PPO, targets: Targets, state: TrainState, policy: Policy, params: PyTree
 ) -> tuple[TrainState, Metrics, Experience]:
-    """One update (`wrappers.Update`).
+    """Run one update (`wrappers.Update`).
 
     Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further gradient step of
     this update is applied.
@@ -287,7 +303,7 @@ def update(
     def prepare(picked: Array) -> dict[str, Array]:
         chosen = advantages[picked]
         if ppo.config.normalise_advantages:
-            chosen = ppo.reduce.standardised(chosen)
+            chosen = ppo.reduce.standardise(chosen)
         return {"advantage": chosen}
 
     def stops(terms: Metrics) -> Array:
@@ -328,7 +344,7 @@ def update(
 
 
 def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
-    """`Learner.init`. Raises TypeError if the key is not a typed key."""
+    """Implement `Learner.init`. Raises TypeError if the key is not a typed key."""
     network = make_network(ppo.settings, ppo.env.num_actions)
     first = partial(first_parameters, network, ppo.env.observation_size, fusion=ppo.fusion)
     return first_state(ppo, key, params, first, make_hparams(ppo.config))
@@ -338,7 +354,7 @@ def make_ppo(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    **around: Unpack[Around],
+    **around: Unpack[MakeOptions],
 ) -> Learner:
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
@@ -347,20 +363,24 @@ def make_ppo(
             They hold static counts and the initial values of the tunable floats.
         around: each of these keywords may be left out.
             summarise: extra metrics, computed from the environment's `info`.
-            stage: changes `params` as the run goes on. The whole update uses the changed parameters,
-            and the stage's figures become metrics. `act` does not apply the stage.
+            stage: changes `params` as the run goes on. The whole update uses the changed
+                parameters, and the stage's metrics are reported. `act` does not apply the stage.
             fusion: combines the policy with advice. `params.advice` then holds the advice.
-            reduce: forms figures over environments that several devices share
-            (`networks.reductions`). The counts of `config.rollout` are then those of one device.
+            reduce: reduces metrics over environments that several devices share
+                (`networks.reductions`). The counts of `config.rollout` are then
+                those of one device.
             platform: where the program will run, such as "cpu" or "gpu" (`accelerators.form_of`).
-            Default: that of this process.
+                Default: that of this process.
+
     Returns:
-        `Learner` whose state is a `TrainState`. All of its functions work under vmap over states with shared
-        `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
-        (`rl.listening`) of this update, and the metric `visits` is float32[T bars] (`listening.visits`). `act`
-        handles one environment and returns `ActExtras`; use vmap for many. Its `explore` is a Python bool: True samples
-        an action, False takes the most probable legal action and needs no key. `act` computes float32 products,
-        whatever precision the update has.
+        `Learner` whose state is a `TrainState`. All of its functions work under vmap over states
+        with shared `params`. Without a fusion, `inputs` of its update is None. With a fusion it is
+        the `AdviceState` (`rl.advice`) of this update, and the metric `visits` is float32[T bars]
+        (`listening.visits`). `act` handles one environment and returns `ActExtras`; use vmap for
+        many. Its `explore` is a Python bool: True samples an action, False takes the most probable
+        legal action and needs no key. `act` computes float32 products, whatever precision the
+        update has.
+
     Raises:
         ConfigError: the network has a memory, but a minibatch cannot hold whole rollouts of some
             environments; or `env` is no `types.Env`.
@@ -389,4 +409,4 @@ def make_ppo(
     )
 
 
-LEARNER = LearnerKind(make_ppo, first_policy, Head("policy_head"), divides=True)
+LEARNER = LearnerKind(make_ppo, first_policy, OutputLayer("policy_head"), divides=True)

@@ -20,7 +20,7 @@ from flax import struct
 from jaxtrade.config import RunConfig
 from jaxtrade.rl import epochs
 from jaxtrade.rl.algorithms import LearnerKind
-from jaxtrade.rl.context import Around, check_sequences
+from jaxtrade.rl.context import MakeOptions, check_sequences
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.q import (
     HEAD,
@@ -53,12 +53,14 @@ from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 # --- PQN's loss over a minibatch, and its gradient
 
 
-class Batch(NamedTuple):
+class QBatch(NamedTuple):
     """Rows of a rollout that the loss reads, [B, ...].
 
     With a memory, the rows are the steps of S sequences, time first, and `carry` is float32[S, H],
-    the memory before the first step of each sequence. q: float32[B], Q of the action when it was
-    taken. target: float32[B].
+    the memory before the first step of each sequence.
+
+    q: float32[B], Q of the action when it was taken.
+    target: float32[B].
     """
 
     carry: PyTree
@@ -70,11 +72,12 @@ class Batch(NamedTuple):
 
 
 def td_loss(
-    ctx: Q, policy: Policy, params: PyTree, parameters: PyTree, batch: Batch
+    ctx: Q, policy: Policy, params: PyTree, parameters: PyTree, batch: QBatch
 ) -> tuple[Array, Metrics]:
-    """Half the mean squared difference of Q(s, a) from its target -> (loss, diagnostics).
+    """Return (half the mean squared difference of Q(s, a) from its target, diagnostics).
 
-    `parameters` (packed) replace those of `policy`. The loss and its terms are over the rows of this device.
+    `parameters` (packed) replace those of `policy`. The loss and its terms are over the rows of
+    this device.
     """
     q = values_of_rows(
         ctx, policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first, params
@@ -97,7 +100,7 @@ def td_loss(
 WORST = ("q_error",)  # the diagnostic of the first gradient step whose largest value counts
 
 
-class HParams(QHParams, struct.PyTreeNode):
+class PQNHParams(QHParams, struct.PyTreeNode):
     """The tunable floats of PQN; meanings as in `PQNConfig`."""
 
     q_lambda: Array
@@ -107,13 +110,17 @@ def targets(
     ctx: Q,
     policy: Policy,
     params: PyTree,
-    hparams: HParams,
+    hparams: PQNHParams,
     reward: Array,
     carry: PyTree,
     ref: PyTree,
     seen: Transition,
 ) -> Array:
-    """The targets of a rollout, float32[T, N]. carry, ref: memory and reference after it."""
+    """Compute the targets of a rollout (float32[T, N]).
+
+    Args:
+        carry, ref: memory and reference after it.
+    """
     value = partial(value_of, ctx, policy, params=params)
     following = following_values(value, seen.extras.value, carry, ref, seen)
     return q_lambda(
@@ -124,7 +131,7 @@ def targets(
 def update(
     ctx: Q, state: TrainState, policy: Policy, params: PyTree
 ) -> tuple[TrainState, Metrics, Experience]:
-    """One update (`wrappers.Update`)."""
+    """Run one update (`wrappers.Update`)."""
     hparams = state.hparams
     key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
     fraction = progress(state.update, state.total_updates)
@@ -136,7 +143,7 @@ def update(
     target = ctx.reduce.alone(partial(targets, ctx, policy, params, hparams))(
         reward, after.carry, after.ref, seen
     )
-    batch = Batch(state.carry, seen.ref, seen.first, seen.action, seen.extras.q, target)
+    batch = QBatch(state.carry, seen.ref, seen.first, seen.action, seen.extras.q, target)
     learnt, history = epochs.learn(
         ctx,
         after,
@@ -174,17 +181,19 @@ def make_pqn(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    **around: Unpack[Around],
+    **around: Unpack[MakeOptions],
 ) -> Learner:
-    """Build PQN on `env` for a run of `total_updates` updates. Arguments and result as of
-    `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm` is `pqn`).
+    """Build PQN on `env` for a run of `total_updates` updates.
+
+    Arguments and result are those of `rl.ppo.make_ppo`, with the section `pqn` (`config.algorithm`
+    is `pqn`).
 
     Raises ConfigError: a fusion that needs a distribution, or a network with a memory whose
     minibatches cannot hold whole rollouts of some environments.
     """
     exact, ctx = q_contexts(config, env, total_updates, **around)
     check_sequences(ctx, "pqn")
-    return make_q_learner(config, exact, ctx, partial(init, ctx, HParams), partial(update, ctx))
+    return make_q_learner(config, exact, ctx, partial(init, ctx, PQNHParams), partial(update, ctx))
 
 
 LEARNER = LearnerKind(make_pqn, first_policy, HEAD, divides=True)

@@ -29,13 +29,13 @@ from jaxtrade.rl.acting import (
     ActExtras,
     act,
     advice_terms,
-    distribution,
+    apply_unlock_and_advice,
     first_parameters,
     network_input,
 )
-from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.context import Around, Context, contexts_of, require_env
-from jaxtrade.rl.listening import Fusion
+from jaxtrade.rl.advice import Fusion
+from jaxtrade.rl.algorithms import OutputLayer
+from jaxtrade.rl.context import Context, MakeOptions, contexts_of, require_env
 from jaxtrade.rl.optim import linear, progress
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import TrainState, first_state, floats_of
@@ -45,7 +45,7 @@ from jaxtrade.types import Array, Env, Learner, PyTree
 
 
 Q = Context[Any, ActionValues]  # its `config` is a `QLearningConfig`
-HEAD = Head("q_head", value="value_head", held=True)
+HEAD = OutputLayer("q_head", value="value_head", held=True)
 FUSIONS = ("slots", "none")  # the fusions that need no distribution to tilt; a veto works with each
 
 
@@ -55,8 +55,9 @@ def make_network(
     num_actions: int,
     dot_general: DotGeneral = FLOAT32,
 ) -> ActionValues:
-    """The Q-network of a configuration. Raises ConfigError if none is registered under
-    `settings.kind`.
+    """Build the Q-network of a configuration.
+
+    Raises ConfigError if none is registered under `settings.kind`.
     """
     return Q_NETWORKS[settings.kind](
         settings, num_actions, dot_general, dueling=learner.dueling, layer_norm=learner.layer_norm
@@ -70,7 +71,7 @@ def first_policy(
     key: Array,
     fusion: Fusion | None = None,
 ) -> Policy:
-    """`Learner.first_policy` of every Q-learner. Raises ConfigError as `q_context`."""
+    """Implement `Learner.first_policy` of every Q-learner. Raises ConfigError as `q_context`."""
     check_fusion(config.algorithm, fusion)
     learner: Any = config.learner
     network = make_network(config.network, learner, num_actions)
@@ -82,9 +83,7 @@ def first_policy(
 
 
 def check_fusion(algorithm: str, fusion: Fusion | None) -> None:
-    """Raises ConfigError for a fusion that tilts a distribution, which a Q-learner does not
-    have.
-    """
+    """Raise ConfigError for a fusion that tilts a distribution, which a Q-learner does not have."""
     if fusion is not None and fusion.config.fusion not in FUSIONS:
         raise ConfigError(
             f"advisor.fusion={fusion.config.fusion}: {algorithm} has no distribution that advice could "
@@ -96,10 +95,11 @@ def q_contexts(
     config: RunConfig,
     env: Env,
     total_updates: int,
-    **around: Unpack[Around],
+    **around: Unpack[MakeOptions],
 ) -> tuple[Q, Q]:
-    """The contexts of acting, which computes float32 products, and of training, in the configured
-    precision.
+    """Return the contexts of acting and of training.
+
+    Acting computes float32 products, training those of the configured precision.
 
     Raises ConfigError: no such Q-network, a fusion that needs a distribution, or `env` is no
     `types.Env`.
@@ -135,8 +135,9 @@ class QHParams(struct.PyTreeNode):
 
 
 def epsilon_at(hparams: QHParams, fraction: Array) -> Array:
-    """float32[]: probability of a random action at a fraction of the run. It changes linearly up to
-    `epsilon_until`.
+    """Return the probability of a random action at a fraction of the run (float32[]).
+
+    It changes linearly up to `epsilon_until`.
     """
     return linear(
         hparams.epsilon, hparams.epsilon_end, jnp.clip(fraction / hparams.epsilon_until, 0.0, 1.0)
@@ -144,42 +145,51 @@ def epsilon_at(hparams: QHParams, fraction: Array) -> Array:
 
 
 def policy_of(state: TrainState) -> Policy:
-    """`Learner.policy`: the policy of this state, without the trust of an advice fusion."""
+    """Implement `Learner.policy`: this state's policy, without the trust of an advice fusion."""
     epsilon = epsilon_at(state.hparams, progress(state.update, state.total_updates))
     return Policy(parameters=state.params, normaliser=state.normaliser, epsilon=epsilon)
 
 
 # --- Q values of references, and acting on them.
 #
-# All functions but `act` take a policy that `acting.ready` has made.
+# All functions but `act` take a policy that `acting.prepare_policy` has made.
 
 
 def largest(q: Array, mask: Array) -> Array:
-    """max over the legal actions, float32[...]. q: float32[..., A]. mask: bool[..., A], at least
-    one True.
+    """Return the maximum over the legal actions (float32[...]).
+
+    Args:
+        q: float32[..., A].
+        mask: bool[..., A], at least one True.
     """
     return jnp.where(mask, q, distributions.ILLEGAL).max(axis=-1)
 
 
 def of_action(q: Array, action: Array) -> Array:
-    """Q of one action each, float32[...]. q: float32[..., A]. action: int32[...]."""
+    """Return Q of one action each (float32[...]).
+
+    Args:
+        q: float32[..., A].
+        action: int32[...].
+    """
     return jnp.where(action[..., None] == jnp.arange(q.shape[-1]), q, 0.0).sum(axis=-1)
 
 
 def epsilon_greedy(chance: Array, q: Array, mask: Array, epsilon: Array) -> Array:
-    """int32[...]: a random legal action with probability epsilon, else the legal action with the
-    largest Q.
+    """Select a random legal action with probability epsilon, else that of largest Q (int32[...]).
 
     Args:
         chance: float32[...] in [0, 1). It explores where chance < epsilon; chance / epsilon is then
             uniform in [0, 1) and picks among the legal actions.
-        q: float32[..., A]. mask: bool[..., A]. epsilon: float32[].
+        q: float32[..., A].
+        mask: bool[..., A].
+        epsilon: float32[].
     """
     legal = mask.sum(axis=-1)
     which = jnp.floor(chance / jnp.where(epsilon > 0.0, epsilon, 1.0) * legal).astype(jnp.int32)
     which = jnp.minimum(which, legal - 1)  # the product may round up to the number of legal actions
     # There are few actions, so a loop over columns is one fused operation (as in
-    # `distributions.pick`).
+    # `distributions.sample_by_inverse_cdf`).
     columns = [mask[..., i] for i in range(mask.shape[-1])]
     picked, before = jnp.zeros_like(which), jnp.zeros_like(which)
     for i, is_legal in enumerate(columns):
@@ -189,34 +199,46 @@ def epsilon_greedy(chance: Array, q: Array, mask: Array, epsilon: Array) -> Arra
 
 
 def epsilon_probs(q: Array, mask: Array, epsilon: Array) -> Array:
-    """The distribution of `epsilon_greedy` for a uniform chance, float32[..., A]; exactly 0 where
-    illegal.
+    """Return the distribution of `epsilon_greedy` for a uniform chance (float32[..., A]).
+
+    It is exactly 0 where illegal.
     """
     greedy = distributions.mode(q, mask)[..., None] == jnp.arange(q.shape[-1])
     share = epsilon / mask.sum(axis=-1, keepdims=True)
     return jnp.where(mask, share + jnp.where(greedy, 1.0 - epsilon, 0.0), 0.0)
 
 
-class Valued(NamedTuple):
-    """carry: memory after a reference. q: float32[A]. mask: bool[A], that of acting: with a veto,
-    what the advice of this reference forbids is illegal here too."""
+class QDecision(NamedTuple):
+    """Q and mask of one reference.
+
+    carry: memory after a reference.
+    q: float32[A].
+    mask: bool[A], that of acting: with a veto, what the advice of this reference forbids is illegal
+        here too.
+    """
 
     carry: PyTree
     q: Array
     mask: Array
 
 
-def evaluate_actions(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Valued:
-    """Q and mask of one reference. carry: memory before `ref`."""
+def evaluate_actions(
+    ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree
+) -> QDecision:
+    """Compute Q and mask of one reference. `carry` is the memory before `ref`."""
     observation = network_input(ctx, policy, ref, params)
     output: Any = ctx.network.apply({"params": policy.parameters}, carry, observation)
     carry, q = output
     mask, terms = ctx.env.action_mask(ref), advice_terms(ctx, policy, ref)
-    return Valued(carry, q, distribution(ctx, policy, observation, ref, terms, q, mask).mask)
+    return QDecision(
+        carry, q, apply_unlock_and_advice(ctx, policy, observation, ref, terms, q, mask).mask
+    )
 
 
 def value_of(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Array:
-    """float32[]: the largest Q of a legal action at `ref`. carry: memory before `ref`."""
+    """Return the largest Q of a legal action at `ref` (float32[]). `carry` is the
+    memory before `ref`.
+    """
     found = evaluate_actions(ctx, policy, carry, ref, params)
     return largest(found.q, found.mask)
 
@@ -224,12 +246,13 @@ def value_of(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree)
 def values_of_rows(
     ctx: Q, policy: Policy, carry: PyTree, refs: PyTree, first: Array, params: PyTree
 ) -> Array:
-    """Q float32[B, A] of the rows of a batch.
+    """Return Q of the rows of a batch (float32[B, A]).
 
     Args:
-        carry: float32[S, H], memory of each of the S sequences before its first row; None without a
-            memory.
-        refs: references [B, ...], in the order of `networks.torso.recall`. first: bool[B].
+        carry: float32[S, H], memory of each of the S sequences before its first row; None
+            without a memory.
+        refs: references [B, ...], in the order of `networks.torso.recall`.
+        first: bool[B].
     """
     observations = jax.vmap(lambda ref: network_input(ctx, policy, ref, params))(refs)
     carries = recall(ctx.network, policy.parameters, carry, observations, first)
@@ -240,8 +263,10 @@ def values_of_rows(
 def act_by_chance(
     ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, chance: Array | None
 ) -> tuple[PyTree, Array, ActExtras]:
-    """Act on one reference -> (carry, action, extras). chance: as of `epsilon_greedy`; None takes
-    the largest Q.
+    """Act on one reference and return (carry, action, extras).
+
+    Args:
+        chance: as of `epsilon_greedy`; None takes the largest Q.
     """
     epsilon = (
         jnp.float32(0) if policy.epsilon is None else policy.epsilon
@@ -264,9 +289,13 @@ def act_by_chance(
 # --- The rollout of a Q-learner: epsilon-greedy acting in all environments
 
 
-class StepExtras(NamedTuple):
-    """`Transition.extras` of a Q-learner, float32[T, N] each: q of the action that was taken,
-    value: the largest Q of a legal action. overridden: as of `ActExtras`."""
+class QStepExtras(NamedTuple):
+    """`Transition.extras` of a Q-learner, float32[T, N] each.
+
+    q: of the action that was taken.
+    value: the largest Q of a legal action.
+    overridden: as of `ActExtras`.
+    """
 
     q: Array
     value: Array
@@ -274,12 +303,12 @@ class StepExtras(NamedTuple):
 
 
 def explorer(ctx: Q, policy: Policy, params: PyTree) -> Callable[..., Any]:
-    """The act function of a rollout (`rollout.ActFn`) by `policy`."""
+    """Return the act function of a rollout (`rollout.ActFn`) by `policy`."""
 
-    def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
+    def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, QStepExtras]:
         carry, action, extras = act_by_chance(ctx, policy, carry, ref, params, chance)
         taken = of_action(extras.logits, action)
-        return carry, action, StepExtras(taken, extras.value, extras.overridden)
+        return carry, action, QStepExtras(taken, extras.value, extras.overridden)
 
     return explore
 
@@ -288,8 +317,10 @@ def explorer(ctx: Q, policy: Policy, params: PyTree) -> Callable[..., Any]:
 
 
 def init(ctx: Q, hparams: type[QHParams], key: Array, params: PyTree) -> TrainState:
-    """`Learner.init`. hparams: class of the learner's tunable floats. Raises TypeError as
-    `first_state`.
+    """Implement `Learner.init`. Raises TypeError as `first_state`.
+
+    Args:
+        hparams: class of the learner's tunable floats.
     """
     first = partial(first_parameters, ctx.network, ctx.env.observation_size)
     return first_state(ctx, key, params, first, floats_of(hparams, ctx.config))
@@ -298,8 +329,11 @@ def init(ctx: Q, hparams: type[QHParams], key: Array, params: PyTree) -> TrainSt
 def make_q_learner(
     config: RunConfig, exact: Q, ctx: Q, init: Callable[..., Any], update: wrappers.Update
 ) -> Learner:
-    """The `Learner` of a Q-learner. exact, ctx: contexts of acting and of training, from
-    `q_contexts`. init, update: as of `wrappers.compose`.
+    """Build the `Learner` of a Q-learner.
+
+    Args:
+        exact, ctx: contexts of acting and of training, from `q_contexts`.
+        init, update: as of `wrappers.compose`.
     """
     init, composed = wrappers.compose(ctx, init, update, policy_of)
     return Learner(

@@ -29,11 +29,13 @@ from jaxtrade.rl.returns import n_step
 from jaxtrade.types import Array, PyTree, Transition
 
 
-class Stored(NamedTuple):
-    """What the replay keeps of a transition, [..., ...]. action: uint8, or uint16 of more than 256
-    actions.
+class StoredTransition(NamedTuple):
+    """What the replay keeps of a transition, [..., ...].
 
-    `final_ref` is the reference before an auto-reset, from which a truncated episode is bootstrapped.
+    action: uint8, or uint16 of more than 256 actions.
+
+    `final_ref` is the reference before an auto-reset, from which a truncated episode
+    is bootstrapped.
     """
 
     ref: PyTree
@@ -45,9 +47,15 @@ class Stored(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """The static part of a replay. length: L, rows of the ring. num_steps: T, rows that are added
-    at once. groups: of environments. n_steps: n, steps of a sample. actions: type of stored actions.
-    packing: of one `Stored`."""
+    """The static part of a replay.
+
+    length: L, rows of the ring.
+    num_steps: T, rows that are added at once.
+    groups: of environments.
+    n_steps: n, steps of a sample.
+    actions: type of stored actions.
+    packing: of one `StoredTransition`.
+    """
 
     length: int
     num_envs: int
@@ -64,12 +72,15 @@ class Ring(NamedTuple):
 
 
 class Replay(struct.PyTreeNode):
-    """rows: `Stored` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...] would
-    be copied whole on a TPU before rows are looked up. version: int32[L], of the policy that acted
-    in a row, which is the number of the update that wrote it unless the policy acts with a delay
-    (`rl.train_state`).
+    """The contents of a replay.
 
-    position: int32[], the next row to be written. filled: int32[], rows that hold data, at most L.
+    rows: `StoredTransition` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...]
+        would be copied whole on a TPU before rows are looked up.
+    version: int32[L], of the policy that acted in a row, which is the number of the update that
+        wrote it unless the policy acts with a delay (`rl.train_state`).
+
+    position: int32[], the next row to be written.
+    filled: int32[], rows that hold data, at most L.
     """
 
     rows: Packed
@@ -81,10 +92,11 @@ class Replay(struct.PyTreeNode):
 class Sample(NamedTuple):
     """B samples of n steps. m is the number of steps to the first end of an episode, at most n.
 
-    ref, action (int32): of the first step. reward: float32, the discounted sum of m rewards.
-        final_ref: the reference
-    after the m-th step, before a reset. discount: float32, gamma^m, or 0 if the m-th step
-    terminated. version: int32, of the policy that acted in the first step.
+    ref, action (int32): of the first step.
+    reward: float32, the discounted sum of m rewards.
+    final_ref: the reference after the m-th step, before a reset.
+    discount: float32, gamma^m, or 0 if the m-th step terminated.
+    version: int32, of the policy that acted in the first step.
     """
 
     ref: PyTree
@@ -104,10 +116,13 @@ def ring_of(
     groups: int,
     n_steps: int,
 ) -> Ring:
-    """The static part of a replay. refs: references [N, ...], or their shapes.
+    """Return the static part of a replay.
 
     Raises AssertionError at trace time unless L is a multiple of T, N of the groups, and a start
     fits beside the rows that one rollout overwrites.
+
+    Args:
+        refs: references [N, ...], or their shapes.
     """
     chex.assert_is_divisible(length, num_steps)
     chex.assert_is_divisible(num_envs, groups)
@@ -119,12 +134,12 @@ def ring_of(
     numbers: Any = [
         jax.ShapeDtypeStruct((num_envs,), kind) for kind in (actions, jnp.float32, bool, bool)
     ]
-    packing = packing_of(Stored(refs, refs, *numbers))
+    packing = packing_of(StoredTransition(refs, refs, *numbers))
     return Ring(length, num_envs, num_steps, groups, n_steps, actions, packing)
 
 
 def empty_replay(ring: Ring) -> Replay:
-    """A replay without data, of zeros."""
+    """Build a replay without data, of zeros."""
     rows, packing = ring.length * ring.num_envs, ring.packing
     rest = tuple(
         jnp.zeros((rows, *shape), dtype)
@@ -138,9 +153,12 @@ def empty_replay(ring: Ring) -> Replay:
 
 
 def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
-    """The replay after a rollout [T, N, ...] was written over its oldest rows. version: int32[], of
-    the policy that acted."""
-    stored = Stored(
+    """Write a rollout [T, N, ...] over the oldest rows of the replay.
+
+    Args:
+        version: int32[], of the policy that acted.
+    """
+    stored = StoredTransition(
         seen.ref,
         seen.final_ref,
         seen.action.astype(ring.actions),
@@ -150,7 +168,7 @@ def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
     )
     block = ring.packing.pack(stored, axis=2)
 
-    def written(whole: Array, new: Array) -> Array:
+    def write(whole: Array, new: Array) -> Array:
         new = new.reshape(ring.num_steps * ring.num_envs, *new.shape[2:])
         return jax.lax.dynamic_update_slice_in_dim(
             whole, new, replay.position * ring.num_envs, axis=0
@@ -158,7 +176,7 @@ def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
 
     versions = jnp.full(ring.num_steps, version, jnp.int32)
     return Replay(
-        jax.tree.map(written, replay.rows, block),
+        jax.tree.map(write, replay.rows, block),
         jax.lax.dynamic_update_slice_in_dim(replay.version, versions, replay.position, axis=0),
         (replay.position + ring.num_steps) % ring.length,
         jnp.minimum(replay.filled + ring.num_steps, ring.length),
@@ -166,13 +184,14 @@ def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
 
 
 def starts(ring: Ring, replay: Replay) -> Array:
-    """int32[]: rows from which n steps can be read, the same in all lanes."""
+    """Return the rows from which n steps can be read, the same in all lanes (int32[])."""
     return jnp.maximum(replay.filled - ring.n_steps + 1, 0)
 
 
 def ages(ring: Ring, replay: Replay, row: Array) -> Array:
-    """int32[...]: age of each row; 1 is the one that was written last, L the next to be
-    overwritten.
+    """Return the age of each row (int32[...]).
+
+    The row that was written last has age 1, the next one to be overwritten L.
     """
     return (replay.position - 1 - row) % ring.length + 1
 
@@ -180,11 +199,15 @@ def ages(ring: Ring, replay: Replay, row: Array) -> Array:
 def draw_uniform(
     ring: Ring, replay: Replay, key: Array, batch: int, first_group: int | Array = 0
 ) -> tuple[Array, Array]:
-    """(row, lane) int32[batch] each: starts drawn uniformly with replacement, an equal share from
-    each group. Without any start the rows mean nothing. Each group draws by its global number,
-    counted from `first_group`.
+    """Draw starts uniformly with replacement, an equal share from each group.
+
+    Without any start the rows mean nothing. Each group draws by its global number, counted
+    from `first_group`.
 
     Raises AssertionError at trace time unless `batch` is a multiple of the groups.
+
+    Returns:
+        (row, lane) int32[batch] each.
     """
     chex.assert_is_divisible(batch, ring.groups)
     valid = jnp.maximum(starts(ring, replay), 1)
@@ -201,12 +224,12 @@ def draw_uniform(
 
 
 def sample(ring: Ring, replay: Replay, row: Array, lane: Array, gamma: Array | float) -> Sample:
-    """The samples that begin at `row` and `lane`, int32[B] each."""
+    """Return the samples that begin at `row` and `lane`, int32[B] each."""
     steps = (row[:, None] + jnp.arange(ring.n_steps)) % ring.length
     flat = steps * ring.num_envs + lane[:, None]
     # One look-up takes the whole packed row of a step: a loop over rows would be slow on a TPU.
     picked = jax.tree.map(lambda x: x[flat], replay.rows)
-    stored: Stored = ring.packing.unpack(picked, axis=2)
+    stored: StoredTransition = ring.packing.unpack(picked, axis=2)
     reward, discount, last = n_step(stored.reward, stored.terminated, stored.truncated, gamma)
 
     def at_last(x: Array) -> Array:
@@ -245,8 +268,10 @@ def sample(ring: Ring, replay: Replay, row: Array, lane: Array, gamma: Array | f
 
 
 class SumTree(struct.PyTreeNode):
-    """nodes: float32[..., M], the levels one after the other; the values are not negative. count:
-    n, leaves (static).
+    """A sum tree.
+
+    nodes: float32[..., M], the levels one after the other; the values are not negative.
+    count: n, leaves (static).
     """
 
     nodes: Array
@@ -272,7 +297,8 @@ class SumTree(struct.PyTreeNode):
 
 class _Level(NamedTuple):
     """Places of a level above the leaves, int32 each: of its first node, of the first node below
-    it, and how many nodes both levels have."""
+    it, and how many nodes both levels have.
+    """
 
     start: Array
     below: Array
@@ -288,7 +314,7 @@ def _sizes(count: int) -> list[int]:
 
 
 def _levels(count: int) -> _Level:
-    """The levels above the leaves, from the bottom, int32[levels] each."""
+    """Return the levels above the leaves, from the bottom (int32[levels] each)."""
     sizes = _sizes(count)
     starts = [0, *itertools.accumulate(sizes)][:-1]
     return _Level(
@@ -297,8 +323,10 @@ def _levels(count: int) -> _Level:
 
 
 def tree_of(leaves: Array) -> SumTree:
-    """The tree over leaves float32[n], n at least 1. It reads each leaf once, which is less work
-    than `with_leaves` where many leaves change."""
+    """Build the tree over leaves float32[n], n at least 1.
+
+    It reads each leaf once, which is less work than `with_leaves` where many leaves change.
+    """
     chex.assert_rank(leaves, 1)
     chex.assert_type(leaves, jnp.float32)
     levels = [leaves]
@@ -312,9 +340,11 @@ def tree_of(leaves: Array) -> SumTree:
 
 
 def with_leaves(tree: SumTree, index: Array, value: Array) -> SumTree:
-    """The tree after leaves `index` int32[B] were set to `value` float32[B]. Of several values for
-    one leaf it keeps the largest, so that the result does not depend on the order in which a device
-    writes."""
+    """Set leaves `index` int32[B] of the tree to `value` float32[B].
+
+    Of several values for one leaf it keeps the largest, so that the result does not depend on the
+    order in which a device writes.
+    """
     chex.assert_rank([index, value], 1)
     chex.assert_equal_shape([index, value])
 
@@ -332,9 +362,10 @@ def with_leaves(tree: SumTree, index: Array, value: Array) -> SumTree:
 
 
 def draw_leaves(tree: SumTree, chance: Array) -> Array:
-    """int32[B]: leaves by stratified sampling (Schaul et al. 2016, appendix B.2.1). Entry j is
-    drawn from the j-th of B equal ranges of the total. A leaf of value 0 is never drawn, unless all
-    are 0: then every entry is 0.
+    """Draw leaves by stratified sampling (int32[B]; Schaul et al. 2016, appendix B.2.1).
+
+    Entry j is drawn from the j-th of B equal ranges of the total. A leaf of value 0 is never drawn,
+    unless all are 0: then every entry is 0.
 
     Args:
         chance: float32[B] in [0, 1), where in its range each entry is drawn.
@@ -361,7 +392,7 @@ def draw_leaves(tree: SumTree, chance: Array) -> Array:
 
 
 def _right(nodes: Array, index: Array, level: _Level) -> Array:
-    """float32[B]: the right children of nodes `index` of a level, 0 where there is none."""
+    """Return the right children of nodes `index` of a level, 0 where there is none (float32[B])."""
     other = index + level.half
     return jnp.where(
         other < level.size, nodes[level.below + jnp.minimum(other, level.size - 1)], 0.0
@@ -372,15 +403,23 @@ OFFSET = 1e-6  # keeps transitions without an error drawable, as in OpenAI Basel
 
 
 class Priorities(struct.PyTreeNode):
-    """trees: a `SumTree` of each group, [G, ...]. highest: float32[], the highest p so far."""
+    """The priorities of a replay.
+
+    trees: a `SumTree` of each group, [G, ...].
+    highest: float32[], the highest p so far.
+    """
 
     trees: SumTree
     highest: Array
 
 
-class Drawn(NamedTuple):
-    """Starts that were drawn, int32[B]: row, lane. leaf: int32[G, B / G]. probability: float32[B],
-    of each start in one draw from its group, divided by the number of groups."""
+class DrawnRows(NamedTuple):
+    """Starts that were drawn, int32[B]: row, lane.
+
+    leaf: int32[G, B / G].
+    probability: float32[B], of each start in one draw from its group, divided by the
+        number of groups.
+    """
 
     row: Array
     lane: Array
@@ -389,16 +428,19 @@ class Drawn(NamedTuple):
 
 
 def no_priorities(ring: Ring) -> Priorities:
-    """Priorities of an empty replay."""
+    """Return the priorities of an empty replay."""
     leaves = jnp.zeros((ring.groups, ring.length * ring.group_envs))
     return Priorities(jax.vmap(tree_of)(leaves), jnp.float32(1.0))
 
 
-def renewed(ring: Ring, priorities: Priorities, replay: Replay) -> Priorities:
-    """The priorities after a rollout was added. replay: after `replay.add`.
+def renew_priorities(ring: Ring, priorities: Priorities, replay: Replay) -> Priorities:
+    """Update the priorities after a rollout was added.
 
     Rows that became starts get the highest priority. The newest n - 1 rows get 0, because their
     samples are not complete. All other rows keep theirs.
+
+    Args:
+        replay: after `replay.add`.
     """
     age = ages(ring, replay, jnp.arange(ring.length * ring.group_envs) // ring.group_envs)
     is_start = (age >= ring.n_steps) & (age <= replay.filled)
@@ -409,11 +451,13 @@ def renewed(ring: Ring, priorities: Priorities, replay: Replay) -> Priorities:
     return priorities.replace(trees=jax.vmap(tree_of)(leaves))
 
 
-def chances(ring: Ring, key: Array, batch: int, first_group: int | Array = 0) -> Array:
-    """float32[G, batch / G] in [0, 1): the random numbers of one `draw`. first_group: as of
-    `replay.draw_uniform`.
+def draw_chances(ring: Ring, key: Array, batch: int, first_group: int | Array = 0) -> Array:
+    """Draw the random numbers of one `draw` (float32[G, batch / G] in [0, 1)).
 
     Raises AssertionError at trace time unless `batch` is a multiple of the groups.
+
+    Args:
+        first_group: as of `replay.draw_uniform`.
     """
     chex.assert_is_divisible(batch, ring.groups)
     share = batch // ring.groups
@@ -422,40 +466,46 @@ def chances(ring: Ring, key: Array, batch: int, first_group: int | Array = 0) ->
     )(jnp.arange(ring.groups))
 
 
-def draw(ring: Ring, priorities: Priorities, chance: Array) -> Drawn:
-    """Starts drawn by `chances`, an equal share from each group. Without any start the result means
-    nothing.
+def draw(ring: Ring, priorities: Priorities, chance: Array) -> DrawnRows:
+    """Draw starts by `draw_chances`, an equal share from each group.
+
+    Without any start the result means nothing.
     """
     leaf = jax.vmap(draw_leaves)(priorities.trees, chance)
     value = jnp.take_along_axis(priorities.trees.leaves, leaf, axis=1)
     total = priorities.trees.total[:, None]
     probability = value / jnp.where(total > 0.0, total, 1.0) / ring.groups
     lane = jnp.arange(ring.groups)[:, None] * ring.group_envs + leaf % ring.group_envs
-    return Drawn(
+    return DrawnRows(
         (leaf // ring.group_envs).reshape(-1), lane.reshape(-1), leaf, probability.reshape(-1)
     )
 
 
-def importance_weights(ring: Ring, replay: Replay, drawn: Drawn, beta: Array | float) -> Array:
-    """float32[B]: (number of starts * probability)^-beta. The learner divides them by the largest
-    of the batch.
+def importance_weights(ring: Ring, replay: Replay, drawn: DrawnRows, beta: Array | float) -> Array:
+    """Return (number of starts * probability)^-beta (float32[B]).
+
+    The learner divides them by the largest of the batch.
     """
     count = starts(ring, replay).astype(jnp.float32) * ring.num_envs
     return jnp.maximum(count * drawn.probability, jnp.finfo(jnp.float32).tiny) ** -beta
 
 
-def found_priorities(error: Array, alpha: Array | float) -> Array:
-    """p float32[B] of starts with TD errors float32[B]."""
+def td_priorities(error: Array, alpha: Array | float) -> Array:
+    """Return the priorities p of starts with TD errors float32[B] (float32[B])."""
     chex.assert_rank(error, 1)
     return (jnp.abs(error) + OFFSET) ** alpha
 
 
-def learned(
-    priorities: Priorities, drawn: Drawn, found: Array, highest: Array, applied: Array
+def update_priorities(
+    priorities: Priorities, drawn: DrawnRows, found: Array, highest: Array, applied: Array
 ) -> Priorities:
-    """The priorities after a gradient step. found: float32[B], of `found_priorities` for the drawn
-    starts. highest: float32[], the largest of them on all devices. applied: bool[], False leaves
-    all priorities as they are."""
+    """Update the priorities after a gradient step.
+
+    Args:
+        found: float32[B], of `td_priorities` for the drawn starts.
+        highest: float32[], the largest of them on all devices.
+        applied: bool[], False leaves all priorities as they are.
+    """
     found = found.reshape(drawn.leaf.shape)
     value = jnp.where(
         applied, found, jnp.take_along_axis(priorities.trees.leaves, drawn.leaf, axis=1)

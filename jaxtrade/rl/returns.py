@@ -18,8 +18,9 @@ UNROLL = 16  # steps per round of the loop: they become one program of a device
 
 
 def _check(rank: int, floats: Sequence[Array], bools: Sequence[Array] = ()) -> None:
-    """Raises AssertionError at trace time unless all arrays have this rank, one shape and their
-    type.
+    """Check that all arrays have this rank, one shape and their type.
+
+    Raises AssertionError at trace time.
     """
     arrays = [*floats, *bools]
     chex.assert_rank(arrays, rank)
@@ -28,14 +29,14 @@ def _check(rank: int, floats: Sequence[Array], bools: Sequence[Array] = ()) -> N
 
 
 def _backwards(step: Callable[..., Any], *steps: Array) -> Any:
-    """What `step` gives for each step, from the last one to the first; it begins with zeros."""
+    """Scan `step` from the last step to the first, beginning with zeros."""
     return jax.lax.scan(
         step, jnp.zeros_like(steps[0][0]), steps, reverse=True, unroll=min(UNROLL, len(steps[0]))
     )[1]
 
 
 def next_values(value: Array, last_value: Array, final_value: Array, truncated: Array) -> Array:
-    """V(s_{t+1}) for each step, float32[T, N].
+    """Return V(s_{t+1}) for each step (float32[T, N]).
 
     Inside an episode this is the value of the next observation. After a truncated step it is
     `final_value`, the value of the observation that the reset replaced (Pardo et al. 2018, "Time
@@ -45,8 +46,8 @@ def next_values(value: Array, last_value: Array, final_value: Array, truncated: 
     Args:
         value: float32[T, N], V of the observation at each step.
         last_value: float32[N], V of the observation after the last step.
-        final_value: float32[T, N], V of the final observation of an episode; read only where
-            `truncated`.
+        final_value: float32[T, N], V of the final observation of an episode; read only
+            where `truncated`.
         truncated: bool[T, N].
     """
     chex.assert_rank([value, last_value, final_value, truncated], [2, 1, 2, 2])
@@ -65,7 +66,7 @@ def gae(
     gamma: Array | float,
     gae_lambda: Array | float,
 ) -> Array:
-    """Generalised advantage estimation (Schulman et al. 2016, equation 16), float32[T, N].
+    """Compute generalised advantage estimates (Schulman et al. 2016, equation 16; float32[T, N]).
 
         delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t)
         A_t     = delta_t + gamma lambda (1 - terminated_t) (1 - truncated_t) A_{t+1}
@@ -111,17 +112,18 @@ def vtrace(
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
 ) -> VTrace:
-    """V-trace: value targets and advantages of one policy from the steps of an older one.
+    """Compute V-trace: value targets and advantages of one policy from the steps of an older one.
 
     Espeholt et al. 2018, "IMPALA", equation 1, with a lambda in c as in its remark 2:
 
         rho_t   = min(rho_clip, ratio_t)                    c_t = lambda min(c_clip, ratio_t)
         delta_t = rho_t [r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t)]
         v_t     = V(s_t) + sum over k >= t of gamma^(k - t) c_t ... c_{k-1} delta_k
-        A_t     = rho_t [r_t + gamma (1 - terminated_t) ((1 - lambda) V(s_{t+1}) + lambda v_{t+1}) - V(s_t)]
+        u_t     = (1 - lambda) V(s_{t+1}) + lambda v_{t+1}
+        A_t     = rho_t [r_t + gamma (1 - terminated_t) u_t - V(s_t)]
 
-    The sum stops at an episode's end, and so does v_{t+1} in A_t: after a truncation it is V of the
-    last observation of that episode, as in `gae`. The mixture in A_t is that of rlax's
+    The sum stops at an episode's end, and so does v_{t+1} in u_t: after a truncation it is V of the
+    last observation of that episode, as in `gae`. The mixture u_t is that of rlax's
     `vtrace_td_error_and_advantage`. Where every ratio is 1 and no clip is below 1, A is the result
     of `gae` and v is A + V. With lambda = 1 both are IMPALA's.
 
@@ -130,7 +132,8 @@ def vtrace(
             policy that learns.
         ratio: float32[T, N], probability of each action by the policy that learns, over that by the
             one that acted.
-        gamma, weight: discount and lambda, scalars in [0, 1]. rho_clip, c_clip: above 0.
+        gamma, weight: discount and lambda, scalars in [0, 1].
+        rho_clip, c_clip: above 0.
     """
     _check(2, [reward, value, next_value, ratio], [terminated, truncated])
     rho = jnp.minimum(ratio, rho_clip)
@@ -149,20 +152,22 @@ def vtrace(
 def n_step(
     reward: Array, terminated: Array, truncated: Array, gamma: Array | float
 ) -> tuple[Array, Array, Array]:
-    """Returns of n steps from rows of n consecutive steps (Sutton and Barto 2018, equation 7.1).
+    """Compute returns of n steps from rows of n steps (Sutton and Barto 2018, equation 7.1).
 
         m = steps to the first end of an episode, at most n
         R = sum over k < m of gamma^k r_k
 
-    Both ends stop the sum. A sum that a termination stopped is not bootstrapped; any other is, by
-    gamma^m times the value after step m.
+    The steps of a row are consecutive. Both ends stop the sum. A sum that a termination stopped is
+    not bootstrapped; any other is, by gamma^m times the value after step m.
 
     Args:
-        reward: float32[B, n]. terminated, truncated: bool[B, n]. gamma: discount, a scalar in [0,
-            1].
+        reward: float32[B, n].
+        terminated, truncated: bool[B, n].
+        gamma: discount, a scalar in [0, 1].
+
     Returns:
-        (R float32[B], gamma^m or 0 if terminated float32[B], m - 1 int32[B]: the last step of the
-        sum).
+        (R float32[B], gamma^m or 0 if terminated float32[B], m - 1 int32[B]: the last
+        step of the sum).
     """
     _check(2, [reward], [terminated, truncated])
     total, discount, last = (
@@ -188,7 +193,7 @@ def q_lambda(
     gamma: Array | float,
     weight: Array | float,
 ) -> Array:
-    """Targets of Q(lambda) in Peng's form (Gallici et al. 2024, section 3.2), float32[T, N].
+    """Compute targets of Peng's Q(lambda) (Gallici et al. 2024, section 3.2; float32[T, N]).
 
         G_t = r_t + gamma (1 - terminated_t) [(1 - lambda) max Q(s_{t+1}, .) + lambda G_{t+1}]
 
@@ -199,8 +204,8 @@ def q_lambda(
 
     Args:
         reward: float32[T, N].
-        next_value: float32[T, N] as from `next_values`: the largest Q of a legal action at the next
-            reference.
+        next_value: float32[T, N] as from `next_values`: the largest Q of a legal action at
+            the next reference.
         terminated, truncated: bool[T, N].
         gamma, weight: discount and lambda, scalars in [0, 1].
     """
@@ -226,7 +231,7 @@ def q_lambda(
 def clipped_surrogate(
     log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float
 ) -> Array:
-    """-min(ratio A, clip(ratio, 1 - eps, 1 + eps) A): the negative of PPO's equation 7."""
+    """Return -min(ratio A, clip(ratio, 1 - eps, 1 + eps) A), the negative of PPO's equation 7."""
     _check(1, [log_prob, old_log_prob, advantage])
     ratio = jnp.exp(log_prob - old_log_prob)
     clipped = jnp.clip(ratio, 1.0 - clip_eps, 1.0 + clip_eps)
@@ -234,14 +239,14 @@ def clipped_surrogate(
 
 
 def squared_error(value: Array, old_value: Array, target: Array, clip_eps: Array | float) -> Array:
-    """Squared error of the value prediction, optionally clipped as in OpenAI Baselines' PPO2.
+    """Compute the squared error of the value, optionally clipped as in OpenAI Baselines' PPO2.
 
         clipped = old_value + clip(value - old_value, -eps, eps)
         error   = max((value - target)^2, (clipped - target)^2)    if eps > 0
         error   = (value - target)^2                               otherwise
 
-    `old_value` is the prediction that the rollout stored. There is no factor 1/2, so `vf_coef` has the same meaning as
-    in Stable-Baselines3.
+    `old_value` is the prediction that the rollout stored. There is no factor 1/2, so `vf_coef` has
+    the same meaning as in Stable-Baselines3.
     """
     _check(1, [value, old_value, target])
     error = jnp.square(value - target)
@@ -251,7 +256,7 @@ def squared_error(value: Array, old_value: Array, target: Array, clip_eps: Array
 
 
 def approx_kl(log_prob: Array, old_log_prob: Array) -> Array:
-    """Estimate of KL(old || new): ratio - 1 - log ratio, never negative; its mean is unbiased.
+    """Estimate KL(old || new) by ratio - 1 - log ratio. It is never negative; its mean is unbiased.
 
     This is the estimator k3 of Schulman 2020, "Approximating KL Divergence".
     """
@@ -260,15 +265,16 @@ def approx_kl(log_prob: Array, old_log_prob: Array) -> Array:
     return jnp.expm1(log_ratio) - log_ratio
 
 
-def clipped(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Array:
-    """1 where |ratio - 1| > clip_eps, else 0."""
+def is_clipped(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Array:
+    """Return 1 where |ratio - 1| > clip_eps, else 0."""
     _check(1, [log_prob, old_log_prob])
     return (jnp.abs(jnp.expm1(log_prob - old_log_prob)) > clip_eps).astype(jnp.float32)
 
 
 def explained_variance(value: Array, target: Array, reduce: Reduce = LOCAL) -> Array:
-    """1 - var(target - value) / var(target) over arrays of any one shape; NaN if the targets do not
-    vary.
+    """Return 1 - var(target - value) / var(target) over arrays of any one shape.
+
+    It is NaN if the targets do not vary.
     """
     chex.assert_equal_shape([value, target])
     chex.assert_type([value, target], float)

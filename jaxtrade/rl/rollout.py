@@ -18,12 +18,12 @@ from flax import struct
 
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import forget
-from jaxtrade.rl.acting import ready, update_statistics
+from jaxtrade.rl.acting import prepare_policy, update_statistics
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.state import EpisodeTotals, Policy, acting, env_keys
-from jaxtrade.rl.train_state import TrainState, scaled
+from jaxtrade.rl.train_state import TrainState, scale_rewards
 from jaxtrade.types import Array, Env, Metrics, PyTree, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for
@@ -31,9 +31,13 @@ from jaxtrade.types import Array, Env, Metrics, PyTree, Transition
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
 
 
-class Steps(struct.PyTreeNode):
-    """Packed transitions. words: of the reference and whether it is the first, then of the result.
-    same, others: the parts of both that are not packed. packing: of the result."""
+class PackedSteps(struct.PyTreeNode):
+    """Packed transitions.
+
+    words: of the reference and whether it is the first, then of the result.
+    same, others: the parts of both that are not packed.
+    packing: of the result.
+    """
 
     words: Array
     same: tuple[Array, ...]
@@ -58,22 +62,24 @@ def unroll(
     first_env: int | Array = 0,
     keep: Callable[[Transition], PyTree] | None = None,
 ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
-    """Act and step T times in N environments. The policy's memory is reset at the start of each
-    episode.
+    """Act and step T times in N environments.
+
+    The policy's memory is reset at the start of each episode.
 
     Args:
         env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the
             previous call.
-        tally: figures of each environment before the first step, a tree of arrays with leading axis
-            N.
+        tally: metrics of each environment before the first step, a tree of arrays
+            with leading axis N.
         draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...].
             They are drawn before the first step, because hashing keys inside the loop would cost as
             much as the step itself.
-        add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no
-            tally.
+        add: (tally, transitions of one step [N, ...]) -> the tally after the step.
+            Default: no tally.
         first_env: global number of this device's first environment.
-        keep: transitions of one step [N, ...] -> what stays of their `info` where a tally is added
-            (`Summary.keep`).
+        keep: transitions of one step [N, ...] -> what stays of their `info` where a tally is
+            added (`Summary.keep`).
+
     Returns:
         (env_state, ref, first, carry) after the last step, the transitions [T, N, ...], and the
         tally. With `add`, the transitions hold no `info`, or what `keep` returned: all of it would
@@ -83,7 +89,7 @@ def unroll(
 
     def step(
         now: tuple[Packed, PyTree], random: tuple[Any, Array]
-    ) -> tuple[Any, tuple[Steps, PyTree]]:
+    ) -> tuple[Any, tuple[PackedSteps, PyTree]]:
         env_state, ref, first, tally = worlds.unpack(now[0])
 
         def one(
@@ -123,7 +129,7 @@ def unroll(
         (after, rest), (made, others) = behind
         given, same = seen.split((ref, first))
         packed = Packed(jnp.stack(after), rest)
-        return (packed, carry), (Steps(jnp.stack(given + made), same, others, packing), carry)
+        return (packed, carry), (PackedSteps(jnp.stack(given + made), same, others, packing), carry)
 
     random = _random(env_keys(key, first.shape[0], first_env), num_steps, draw)
     start = worlds.pack((env_state, ref, first, tally))
@@ -136,8 +142,10 @@ def unroll(
 
 
 def _random(keys: Array, num_steps: int, draw: Callable[[Array, int], Any]) -> tuple[Any, Array]:
-    """The random numbers of all steps, [T, N, ...]: those of `act`, and the keys of `Env.step`.
-    keys: key[N].
+    """Draw the random numbers of `act` and the keys of `Env.step` for all steps, [T, N, ...].
+
+    Args:
+        keys: key[N].
     """
 
     def of(env_key: Array) -> tuple[Any, Array]:
@@ -148,7 +156,7 @@ def _random(keys: Array, num_steps: int, draw: Callable[[Array, int], Any]) -> t
 
 
 def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transition) -> Array:
-    """V(final_ref) of truncated steps, float32[T, N]; 0 elsewhere.
+    """Return V(final_ref) of truncated steps, 0 elsewhere (float32[T, N]).
 
     The function evaluates one time step at a time, and only steps at which some environment was
     truncated. It uses the memory that the policy had at the end of the episode.
@@ -180,10 +188,13 @@ def following_values(
     ref: PyTree,
     seen: Transition,
 ) -> Array:
-    """The value of what follows each step of a rollout, float32[T, N] (`returns.next_values`).
+    """Return the value of what follows each step of a rollout (float32[T, N]).
+
+    See `returns.next_values`.
 
     Args:
-        value: as of `final_values`. own: float32[T, N], V of `seen.ref`.
+        value: as of `final_values`.
+        own: float32[T, N], V of `seen.ref`.
         carry, ref: memory and references after the last step. The carry is not reset: where an
             episode has just ended, no target reads the value of `ref`.
     """
@@ -192,18 +203,18 @@ def following_values(
 
 
 def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> Array:
-    """int32[]: number of sampled actions that are illegal by the mask of the stored reference."""
+    """Count the sampled actions that are illegal by the mask of the stored reference (int32[])."""
     masks = jax.vmap(jax.vmap(env.action_mask))(transitions.ref)
     legal = (masks & (transitions.action[..., None] == jnp.arange(masks.shape[-1]))).any(axis=-1)
     return reduce.sum(~legal, dtype=jnp.int32)
 
 
 class EpisodeTally(struct.PyTreeNode):
-    """Figures of the episodes of each environment, all [N].
+    """Metrics of the episodes of each environment, all [N].
 
-    running: totals of the running episode. ended: int32, episodes that ended in this rollout.
-        reward: float32 and
-    length: int32, sums over these episodes.
+    running: totals of the running episode.
+    ended: int32, episodes that ended in this rollout.
+    reward: float32 and length: int32, sums over these episodes.
     """
 
     running: EpisodeTotals
@@ -213,16 +224,21 @@ class EpisodeTally(struct.PyTreeNode):
 
 
 def start_episodes(running: EpisodeTotals) -> EpisodeTally:
-    """The tally before the first step of a rollout. running: totals of the running episodes,
-    [N].
+    """Return the tally before the first step of a rollout.
+
+    Args:
+        running: totals of the running episodes, [N].
     """
     none = jnp.zeros_like(running.length)
     return EpisodeTally(running, none, jnp.zeros_like(running.reward), none)
 
 
 def add_step(tally: EpisodeTally, reward: Array, done: Array) -> EpisodeTally:
-    """The tally after one step. reward: float32[N]. done: bool[N], True where the step ended an
-    episode.
+    """Add one step to the tally.
+
+    Args:
+        reward: float32[N].
+        done: bool[N], True where the step ended an episode.
     """
     total = EpisodeTotals(tally.running.reward + reward, tally.running.length + 1)
     return EpisodeTally(
@@ -233,10 +249,11 @@ def add_step(tally: EpisodeTally, reward: Array, done: Array) -> EpisodeTally:
     )
 
 
-def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> Metrics:
-    """Metrics of the episodes that ended in a rollout, over all devices.
+def episode_metrics(tally: EpisodeTally, reduce: Reduce = LOCAL) -> Metrics:
+    """Compute the metrics of the episodes that ended in a rollout, over all devices.
 
-    `episodes` (int32[] count), `episode_reward` and `episode_length` (float32[] means, NaN if no episode ended).
+    `episodes` (int32[] count), `episode_reward` and `episode_length` (float32[] means, NaN if no
+    episode ended).
     """
     count = reduce.sum(tally.ended, dtype=jnp.int32)
     divisor = jnp.where(count > 0, count.astype(jnp.float32), jnp.nan)
@@ -251,8 +268,9 @@ def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> Metrics:
 
 
 class Tally(NamedTuple):
-    """Figures of each environment that a rollout adds up. summary: sums of `Summary.collect`, None
-    without one.
+    """Metrics of each environment that a rollout adds up.
+
+    summary: sums of `Summary.collect`, None without one.
     """
 
     episodes: EpisodeTally
@@ -273,16 +291,19 @@ def _add(ctx: Context, tally: Tally, seen: Transition) -> Tally:
 
 
 def uniforms(key: Array, count: int) -> Array:
-    """float32[count] in [0, 1): one number for each step of one environment."""
+    """Draw one number in [0, 1) for each step of one environment (float32[count])."""
     return jax.random.uniform(key, (count,))
 
 
 class Rollout(NamedTuple):
     """A rollout of a learner.
 
-    state: after the last step. seen: the transitions [T, N, ...]. tally: of its episodes.
-    policy, behaviour: the one that learns and the one that acted, from `acting.ready`; the same one
-        unless an older one acts (`state.acting`). version: int32[], of the one that acted.
+    state: after the last step.
+    seen: the transitions [T, N, ...].
+    tally: of its episodes.
+    policy, behaviour: the one that learns and the one that acted, from `acting.prepare_policy`; the same one
+        unless an older one acts (`state.acting`).
+    version: int32[], of the one that acted.
     """
 
     state: TrainState
@@ -303,13 +324,16 @@ def roll_out(
 ) -> Rollout:
     """Act `num_steps` times in every environment.
 
-    explorer: (ctx, the policy that acts, params) -> how it acts by one uniform number per step.
-    policy: the one that learns, not packed. The state's `carry` and `first` are those after the last
-    step, so the caller keeps those from before the rollout if it needs them.
+    The state's `carry` and `first` are those after the last step, so the caller keeps those from
+    before the rollout if it needs them.
+
+    Args:
+        explorer: (ctx, the policy that acts, params) -> how it acts by one uniform number per step.
+        policy: the one that learns, not packed.
     """
     acts = acting(state.actor, policy, state.update)
-    policy = ready(ctx, policy)
-    behaviour = policy if acts.kept is None else ready(ctx, acts.policy)
+    policy = prepare_policy(ctx, policy)
+    behaviour = policy if acts.kept is None else prepare_policy(ctx, acts.policy)
     start = _first_tally(ctx, state, params)
     unrolled = partial(
         unroll,
@@ -340,11 +364,15 @@ def roll_out(
 def scaled_rewards(
     ctx: Context, state: TrainState, seen: Transition
 ) -> tuple[TrainState, Array, Array]:
-    """-> (state with the statistics of a rollout's rewards, the rewards float32[T, N] as the
-    learner uses them, what they are divided by float32[])."""
+    """Scale a rollout's rewards as the learner uses them.
+
+    Returns:
+        (state with the statistics of the rewards, the scaled rewards float32[T, N], what they are
+        divided by float32[]).
+    """
     if state.rewards is None:
         return state, seen.reward, jnp.float32(1.0)
-    scale, reward, divisor = scaled(
+    scale, reward, divisor = scale_rewards(
         state.rewards,
         seen.reward,
         seen.terminated | seen.truncated,
@@ -359,8 +387,10 @@ def scaled_rewards(
 
 
 def after_update(ctx: Context, learnt: TrainState, refs: PyTree, params: PyTree) -> TrainState:
-    """The state of the next update: the rollout's references [T, N, ...] enter the observation
-    statistics, if the configuration normalises observations.
+    """Return the state of the next update.
+
+    The rollout's references [T, N, ...] enter the observation statistics, if the configuration
+    normalises observations.
 
     They do so only after the gradient steps: acting and learning must normalise in the same way.
     """
@@ -374,7 +404,7 @@ def after_update(ctx: Context, learnt: TrainState, refs: PyTree, params: PyTree)
 def learning_rates(
     ctx: Context, parameters: PyTree, learning_rate: Array, fraction: Array, adapter_freeze: Array
 ) -> PyTree:
-    """The learning rate of each number of `parameters`: float32[], or arrays of their shapes.
+    """Return the learning rate of each number of `parameters`: float32[] or arrays of their shapes.
 
     With an adapter, all other parameters are frozen (rate 0) until the fraction `adapter_freeze` of
     the run.
@@ -394,11 +424,12 @@ def learning_rates(
 
 
 def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> Metrics:
-    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary`.
+    """Compute the metrics of the episodes that ended in a rollout, and those of `ctx.summary`.
 
-    params: the parameters of the environment in this update.
+    Args:
+        params: the parameters of the environment in this update.
     """
-    episodes = episode_figures(rollout.tally.episodes, ctx.reduce)
+    episodes = episode_metrics(rollout.tally.episodes, ctx.reduce)
     if ctx.summary is None:
         return episodes
     sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), rollout.tally.summary)
@@ -409,7 +440,7 @@ def rollout_metrics(ctx: Context, rollout: Rollout, params: PyTree) -> Metrics:
 
 
 def action_metrics(ctx: Context, seen: Transition) -> Metrics:
-    """The number of illegal actions in a rollout, and the share of each action (float32[A])."""
+    """Count the illegal actions in a rollout, and compute the share of each action (float32[A])."""
     chosen = seen.action[..., None] == jnp.arange(ctx.env.num_actions)
     return {
         "illegal": count_illegal(ctx.env, seen, ctx.reduce),

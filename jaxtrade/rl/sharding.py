@@ -21,23 +21,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jaxtrade.config.running import divided
+from jaxtrade.config.running import divide_devices
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.reductions import LOCAL, Reduce, one_by_one
 from jaxtrade.rl.train_state import Kind, TrainState, all_of, kinds_of
-from jaxtrade.storage.hosted import hosted, placed
+from jaxtrade.storage.host_arrays import to_devices, to_host
 from jaxtrade.text import several
-from jaxtrade.training.population import Place, Stack, mapped
+from jaxtrade.training.population import RunDevices, Stack, map_axes
 from jaxtrade.types import Learner, PyTree
 
 AGENTS, ENVS = "agent_devices", "env_devices"  # axes of the mesh
 PARTS = "parts"  # mapped axis of the groups on one device, for strict sums
 
 
-class Layout(NamedTuple):
-    """agents, envs: devices along both axes of the mesh. groups: parts of an agent's environments
-    for strict sums, over all devices; 0: as many as devices, and sums as the devices compute
-    them."""
+class MeshShape(NamedTuple):
+    """The layout of a run on a mesh.
+
+    agents, envs: devices along both axes of the mesh.
+    groups: parts of an agent's environments for strict sums, over all devices; 0: as many as
+        devices, and sums as the devices compute them.
+    """
 
     agents: int
     envs: int
@@ -50,7 +53,7 @@ class Layout(NamedTuple):
 
     @property
     def reduce(self) -> Reduce:
-        """How a learner adds up figures over its parts."""
+        """How a learner adds up metrics over its parts."""
         if self.groups:
             return Reduce(ENVS, PARTS)
         return LOCAL if self.envs == 1 else Reduce(ENVS)
@@ -58,26 +61,32 @@ class Layout(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether a run needs no mesh: one device, and plain sums."""
-        return self == Layout(1, 1)
+        return self == MeshShape(1, 1)
 
 
-def layout_of(devices: int, agents: int, groups: int, strict: bool) -> Layout:
-    """The layout of a run (`config.parallel.divided`). groups: of the environments of an agent.
+def plan_mesh(devices: int, agents: int, groups: int, strict: bool) -> MeshShape:
+    """Plan the layout of a run (`config.parallel.divided`).
 
     Raises ConfigError if the groups cannot be shared evenly.
+
+    Args:
+        groups: of the environments of an agent.
     """
     try:
-        along, envs = divided(devices, agents, groups)
+        along, envs = divide_devices(devices, agents, groups)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return Layout(along, envs, groups if strict else 0)
+    return MeshShape(along, envs, groups if strict else 0)
 
 
-def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
-    """The mesh of a layout. devices: default: the first ones of all processes.
+def mesh_of(layout: MeshShape, devices: Any = None) -> Mesh:
+    """Build the mesh of a layout.
 
-    Raises ConfigError if there are too few, or, for several processes, too many: each of them must
-    train.
+    Raises ConfigError if there are too few devices, or, for several processes, too many: each of
+    them must train.
+
+    Args:
+        devices: default: the first ones of all processes.
     """
     found, needed = jax.devices() if devices is None else devices, layout.agents * layout.envs
     if len(found) < needed:
@@ -95,15 +104,16 @@ def mesh_of(layout: Layout, devices: Any = None) -> Mesh:
 
 
 @dataclass(frozen=True)
-class Spread(Place):
+class MeshDevices(RunDevices):
     """A run on the devices of a mesh.
 
-    layout, mesh: as of `mesh_of`. part: the learner of one part, made with `layout.reduce`. stack:
-        all agents of the
-    run. num_envs: environments of an agent, over all devices.
+    layout, mesh: as of `mesh_of`.
+    part: the learner of one part, made with `layout.reduce`.
+    stack: all agents of the run.
+    num_envs: environments of an agent, over all devices.
     """
 
-    layout: Layout
+    layout: MeshShape
     mesh: Mesh
     part: Learner
     stack: Stack
@@ -117,7 +127,7 @@ class Spread(Place):
         return Stack((self.stack.count // self.layout.agents,), self.stack.axes)
 
     def describe(self) -> str:
-        """One line about the devices of a run."""
+        """Describe the devices of a run in one line."""
         agents, envs, groups = self.layout
         shares = [
             f"{self.stack.count} agents over {agents}" if agents > 1 else "",
@@ -129,12 +139,18 @@ class Spread(Place):
     # --- how the arrays of a state lie -------------------------------------------------------------------------------
 
     def kinds(self, state: PyTree) -> PyTree:
-        """The `Kind` of every array. state: of all agents, arrays or shapes."""
+        """Return the `Kind` of every array.
+
+        Args:
+            state: of all agents, arrays or shapes.
+        """
         return kinds_of(state) if isinstance(state, TrainState) else all_of(state, Kind.WHOLE)
 
     def specs(self, state: PyTree) -> PyTree:
-        """The `PartitionSpec` of every array of a state as it lies on the devices: a ring is [L, N,
-        ...] there instead of [L N, ...], so that one axis holds the environments."""
+        """Return the `PartitionSpec` of every array of a state as it lies on the devices.
+
+        A ring is [L, N, ...] there instead of [L N, ...], so that one axis holds the environments.
+        """
         lead = (AGENTS,) * len(self.stack.shape)
 
         def spec(kind: Kind) -> PartitionSpec:
@@ -149,14 +165,17 @@ class Spread(Place):
         )  # all agents share it
 
     def shardings(self, state: PyTree) -> PyTree:
-        """The `NamedSharding` of every array of a state as of `specs`."""
-        return self._named(self.specs(state))
+        """Return the `NamedSharding` of every array of a state as of `specs`."""
+        return self._name_shardings(self.specs(state))
 
     # --- the program of one device -----------------------------------------------------------------------------------
 
     def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
-        """`Place.program`: `run` is of one part and the agents of one device. The inputs and news
-        are the same on all devices; metrics [updates, agents, ...] lie with their agents."""
+        """Implement `Place.program`: `run` is of one part and the agents of one device.
+
+        The inputs and news are the same on all devices; metrics [updates, agents, ...] lie with
+        their agents.
+        """
         specs, given = self.specs(state), self.params_specs(params)
         agents = PartitionSpec(None, *(AGENTS,) * len(self.stack.shape))
         shared = jax.shard_map(
@@ -174,20 +193,21 @@ class Spread(Place):
         return jax.jit(
             program,
             donate_argnums=0,
-            in_shardings=(self.shardings(state), self._named(given), everywhere),
+            in_shardings=(self.shardings(state), self._name_shardings(given), everywhere),
         )
 
     def params_specs(self, params: PyTree) -> PyTree:
-        """The `PartitionSpec` of the environment's parameters: those that differ between agents lie
-        with them.
+        """Return the `PartitionSpec` of the environment's parameters.
+
+        Those that differ between agents lie with them.
         """
-        own = mapped(self.stack.axes[0].params if self.stack.axes else None, params)
+        own = map_axes(self.stack.axes[0].params if self.stack.axes else None, params)
         return jax.tree.unflatten(
             jax.tree.structure(params),
             [PartitionSpec(AGENTS) if each else PartitionSpec() for each in own],
         )
 
-    def _named(self, specs: PyTree) -> PyTree:
+    def _name_shardings(self, specs: PyTree) -> PyTree:
         return jax.tree.map(
             lambda spec: NamedSharding(self.mesh, spec),
             specs,
@@ -197,7 +217,8 @@ class Spread(Place):
     @property
     def _of_agents(self) -> Learner:
         """The learner of one part, for all agents of a device. With strict sums they are computed
-        one after the other, so that their number on a device changes no bits."""
+        one after the other, so that results are bit-identical for any number of them on a device.
+        """
         if not self.layout.groups or not self.stack.shape:
             return self.local.wrap(self.part)
         axes = self.stack.axes[0]
@@ -207,14 +228,18 @@ class Spread(Place):
         )
 
     def _each(self, function: Callable[..., Any], in_axes: tuple[Any, ...]) -> Callable[..., Any]:
-        """`function` of one agent as one of the agents of a device. in_axes: as of `jax.vmap`, 0 or
-        None.
+        """Apply `function` of one agent as one of the agents of a device.
+
+        Args:
+            in_axes: as of `jax.vmap`, 0 or None.
         """
 
         def each(*args: Any) -> Any:
             treedef = jax.tree.structure(args)
             flags = [
-                flag for axes, arg in zip(in_axes, args, strict=True) for flag in mapped(axes, arg)
+                flag
+                for axes, arg in zip(in_axes, args, strict=True)
+                for flag in map_axes(axes, arg)
             ]
             one = jax.tree.unflatten(
                 treedef,
@@ -230,9 +255,11 @@ class Spread(Place):
 
         return each
 
-    def _begun(self, whole: Learner, keys: PyTree, params: PyTree) -> PyTree:
-        """The first state: each device makes its own environments. whole: the learner of all
-        environments.
+    def _begin(self, whole: Learner, keys: PyTree, params: PyTree) -> PyTree:
+        """Build the first state: each device makes its own environments.
+
+        Args:
+            whole: the learner of all environments.
         """
         like = jax.eval_shape(self.stack.wrap(whole).init, keys, params)
         init = self._of_agents.init
@@ -253,49 +280,50 @@ class Spread(Place):
             check_vma=False,
         )(keys, params)
 
-    # --- `training.population.Place` ---------------------------------------------------------------------------------
+    # --- `training.population.RunDevices` --------------------------------------------------------------------------
 
     def wrap(self, algorithm: Learner, stack: Stack) -> Learner:
-        """`Place.wrap`. The facts about the learner are those of `algorithm`, which has all
-        environments.
+        """Implement `Place.wrap`.
+
+        The facts about the learner are those of `algorithm`, which has all environments.
         """
         assert stack == self.stack, f"made for {self.stack}, used for {stack}"
         return stack.wrap(algorithm)._replace(
-            init=partial(self._begun, algorithm), update=self._of_agents.update
+            init=partial(self._begin, algorithm), update=self._of_agents.update
         )
 
     def put(self, state: PyTree) -> PyTree:
-        return self.settled(
-            self._reshaped(
+        return self.reshard(
+            self._reshape_rings(
                 state,
                 lambda x, lead: x.reshape(*x.shape[:lead], -1, self.num_envs, *x.shape[lead + 1 :]),
             )
         )
 
-    def settled(self, state: PyTree) -> PyTree:
-        return placed(state, self.shardings(state))
+    def reshard(self, state: PyTree) -> PyTree:
+        return to_devices(state, self.shardings(state))
 
-    def copied(self, state: PyTree) -> PyTree:
+    def copy(self, state: PyTree) -> PyTree:
         return self._copy(state)
 
     @cached_property
     def _copy(self) -> Any:
         return jax.jit(partial(jax.tree.map, jnp.copy))
 
-    def joined(self, state: PyTree) -> PyTree:
-        return self._reshaped(
-            hosted(state), lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2 :])
+    def gather(self, state: PyTree) -> PyTree:
+        return self._reshape_rings(
+            to_host(state), lambda x, lead: x.reshape(*x.shape[:lead], -1, *x.shape[lead + 2 :])
         )
 
-    def _reshaped(self, state: PyTree, change: Callable[[Any, int], Any]) -> PyTree:
-        """A state with its rings in another form."""
+    def _reshape_rings(self, state: PyTree, change: Callable[[Any, int], Any]) -> PyTree:
+        """Change the form of the rings of a state."""
         lead = len(self.stack.shape)
         return jax.tree.map(
             lambda kind, x: change(x, lead) if kind == Kind.RING else x, self.kinds(state), state
         )
 
     def put_params(self, params: PyTree) -> PyTree:
-        return placed(params, self._named(self.params_specs(params)))
+        return to_devices(params, self._name_shardings(self.params_specs(params)))
 
     def _on_device(self, run: Callable[..., Any], like: PyTree) -> Callable[..., Any]:
         if self.layout.groups:
@@ -309,13 +337,17 @@ class Spread(Place):
         return on_device
 
     def _axes(self, like: PyTree) -> PyTree:
-        """The axis of the parts in every array on one device; None where all parts have it."""
+        """Return the axis of the parts in each array on one device.
+
+        It is None where all parts have the array.
+        """
         lead = len(self.stack.shape)
         return jax.tree.map(lambda kind: None if kind == Kind.WHOLE else lead, self.kinds(like))
 
     def _inside(self, state: PyTree, like: PyTree) -> PyTree:
-        """The arrays of a device as the program of a part takes them: an axis of parts in front, a
-        ring as rows.
+        """Convert the arrays of a device to those that the program of a part takes.
+
+        They have an axis of parts in front, and a ring as rows.
         """
         lead, parts = len(self.stack.shape), self.layout.groups // self.layout.envs
 
@@ -335,7 +367,7 @@ class Spread(Place):
         return jax.tree.map(change, self.kinds(like), state)
 
     def _outside(self, state: PyTree, like: PyTree) -> PyTree:
-        """The inverse of `_inside`."""
+        """Invert `_inside`."""
         lead, parts = len(self.stack.shape), self.layout.groups // self.layout.envs
         envs = self.num_envs // self.layout.parts
 

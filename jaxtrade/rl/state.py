@@ -1,5 +1,6 @@
 """What all learners share: the policy that they export, new actions that open step by step, first
-states of environments, running totals of episodes, and which policy acts."""
+states of environments, running totals of episodes, and which policy acts.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from jaxtrade.types import Array, Env, Metrics, PyTree
 # offset is part of the policy: sampling, log-probabilities and gradients include it.
 
 
-class Opening(struct.PyTreeNode):
-    """State of an opening.
+class UnlockState(struct.PyTreeNode):
+    """State of an action unlock.
 
-    new: bool[A] actions that the source policy did not have. probability: float32[] start value of
-        the formula above;
-    0 closes the new actions. fraction: float32[] in [0, 1]; 1 means fully open.
+    new: bool[A] actions that the source policy did not have.
+    probability: float32[] start value of the formula above; 0 closes the new actions.
+    fraction: float32[] in [0, 1]; 1 means fully open.
     """
 
     new: Array
@@ -41,12 +42,11 @@ class Opening(struct.PyTreeNode):
     fraction: Array
 
 
-class OpeningPlan(struct.PyTreeNode):
-    """Schedule of an opening.
+class UnlockPlan(struct.PyTreeNode):
+    """Schedule of an action unlock.
 
-    new: bool[A] and probability: float32[], as in `Opening`. until: float32[] fraction of the run
-        at which the new
-    actions are fully open.
+    new: bool[A] and probability: float32[], as in `UnlockState`.
+    until: float32[] fraction of the run at which the new actions are fully open.
     """
 
     new: Array
@@ -54,15 +54,18 @@ class OpeningPlan(struct.PyTreeNode):
     until: Array
 
 
-def opening_at(plan: OpeningPlan | None, progress: Array) -> Opening | None:
-    """The opening at a fraction of the run (float32[] in [0, 1]); None without a plan."""
+def unlock_at(plan: UnlockPlan | None, progress: Array) -> UnlockState | None:
+    """Return the action unlock at a fraction of the run (float32[] in [0, 1]).
+
+    It is None without a plan.
+    """
     if plan is None:
         return None
-    return Opening(plan.new, plan.probability, jnp.clip(progress / plan.until, 0.0, 1.0))
+    return UnlockState(plan.new, plan.probability, jnp.clip(progress / plan.until, 0.0, 1.0))
 
 
-def closed(opening: Opening | None) -> Opening | None:
-    """The same opening with eps = 0: the new actions are masked."""
+def lock_actions(opening: UnlockState | None) -> UnlockState | None:
+    """Return the same action unlock with eps = 0: the new actions are masked."""
     if opening is None:
         return None
     return opening.replace(
@@ -70,8 +73,8 @@ def closed(opening: Opening | None) -> Opening | None:
     )
 
 
-def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, Array]:
-    """Apply an opening -> (logits float32[..., A], mask bool[..., A]).
+def unlock_actions(opening: UnlockState | None, logits: Array, mask: Array) -> tuple[Array, Array]:
+    """Apply an action unlock and return (logits float32[..., A], mask bool[..., A]).
 
     At least one old action must be legal. This always holds: HOLD is always legal and never new.
     """
@@ -89,18 +92,19 @@ def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, 
 class Policy(struct.PyTreeNode):
     """The part of a learner's state that is evaluated and exported.
 
-    parameters: network parameters. normaliser: observation statistics, None for a learner without
-        them. fusion: state
-    of an advice fusion (`rl.listening.Trust`), None without advice. opening: schedule state
-    of actions that a transfer added. It is None if there are none, or once they are fully open.
+    parameters: network parameters.
+    normaliser: observation statistics, None for a learner without them.
+    fusion: state of an advice fusion (`rl.advice.Trust`), None without advice.
+    opening: schedule state of actions that a transfer added. It is None if there are none, or once
+        they are fully open.
     epsilon: float32[], probability of a random legal action where a Q-learner explores; None for a
-    learner whose network gives a distribution.
+        learner whose network gives a distribution.
     """
 
     parameters: PyTree
     normaliser: RunningStats | None = None
     fusion: Any = None
-    opening: Opening | None = None
+    opening: UnlockState | None = None
     epsilon: Array | None = None
 
 
@@ -113,9 +117,10 @@ class EpisodeTotals(struct.PyTreeNode):
     length: Array
 
 
-def finished(policy: Policy) -> Policy:
-    """The policy for export: a completed opening is removed. It reads values, so traced arrays are
-    not accepted.
+def finish_policy(policy: Policy) -> Policy:
+    """Remove a completed action unlock from the policy, for export.
+
+    It reads values, so traced arrays are not accepted.
     """
     opening = policy.opening
     done = opening is not None and bool((opening.fraction >= 1.0).all())
@@ -123,7 +128,7 @@ def finished(policy: Policy) -> Policy:
 
 
 def strong_types(tree: PyTree) -> PyTree:
-    """The same arrays with strong types.
+    """Convert the arrays to strong types.
 
     A jitted update returns strongly typed arrays. With weakly typed first arguments its second call
     would compile again.
@@ -140,7 +145,7 @@ def strong_types(tree: PyTree) -> PyTree:
 
 
 def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
-    """key[N]: `fold_in(key, global number of the environment)`.
+    """Return `fold_in(key, global number of the environment)` for each environment (key[N]).
 
     An environment draws the same random numbers however the environments are spread over devices.
     """
@@ -150,8 +155,9 @@ def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
 def reset_all(
     env: Env, key: Array, params: PyTree, num_envs: int, first_env: int | Array = 0
 ) -> tuple[PyTree, PyTree]:
-    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first
-    global number.
+    """Reset N environments and return (state, ref), each with a leading axis N.
+
+    `first_env` is the first global number.
     """
     return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)
 
@@ -165,12 +171,12 @@ def reset_all(
 # for both.
 
 
-class Delayed(struct.PyTreeNode):
+class PastPolicies(struct.PyTreeNode):
     """The policies of the last d updates, oldest first (`TrainState.actor`). The newest is in the
     state itself, so a run holds d + 1.
 
-    parameters, normaliser: as of `Policy`, [d, ...]. version: int32[d], that of each policy; at
-        first all are 0.
+    parameters, normaliser: as of `Policy`, [d, ...].
+    version: int32[d], that of each policy; at first all are 0.
     """
 
     parameters: PyTree
@@ -179,35 +185,40 @@ class Delayed(struct.PyTreeNode):
 
 
 class Acting(NamedTuple):
-    """Who acts in an update. policy: the policy. version: int32[], its version. kept: the older
-    policies after it.
+    """The policy that acts in an update.
+
+    policy: the policy.
+    version: int32[], its version.
+    kept: the older policies after it.
     """
 
     policy: Policy
     version: Array
-    kept: Delayed | None
+    kept: PastPolicies | None
 
 
-def first_delayed(config: ActorConfig, parameters: PyTree, normaliser: PyTree) -> Delayed:
-    """The older policies before the first update."""
+def first_delayed(config: ActorConfig, parameters: PyTree, normaliser: PyTree) -> PastPolicies:
+    """Return the older policies before the first update."""
     d = config.delay
     parameters, normaliser = jax.tree.map(
         lambda x: jnp.repeat(x[None], d, axis=0), (parameters, normaliser)
     )
-    return Delayed(parameters, normaliser, jnp.zeros(d, jnp.int32))
+    return PastPolicies(parameters, normaliser, jnp.zeros(d, jnp.int32))
 
 
-def acting(delayed: Delayed | None, policy: Policy, update: Array) -> Acting:
-    """Who acts in update `update` int32[]. policy: the policy that learns, not packed
-    (`rl.acting.ready`).
+def acting(delayed: PastPolicies | None, policy: Policy, update: Array) -> Acting:
+    """Select the policy that acts in update `update` int32[].
 
     The oldest policy acts and leaves, and the one that learns joins. They move up by one place,
     which costs a copy of d policies in each update: a ring with a moving place would look up and
     write by index, which XLA compiles badly for several agents (on a CPU it aborts).
+
+    Args:
+        policy: the policy that learns, not packed (`rl.acting.prepare_policy`).
     """
     if delayed is None:
         return Acting(policy, update, None)
-    newest = Delayed(policy.parameters, policy.normaliser, update)
+    newest = PastPolicies(policy.parameters, policy.normaliser, update)
     # A run that begins from another run's policy changes the parameters of its first state alone.
     older = jax.tree.map(lambda kept, new: jnp.where(update == 0, new, kept), delayed, newest)
     oldest: Any = jax.tree.map(lambda x: x[0], older)
@@ -220,10 +231,13 @@ def acting(delayed: Delayed | None, policy: Policy, update: Array) -> Acting:
 
 
 def lag_metrics(update: Array, version: Array) -> Metrics:
-    """`lag_min` and `lag_max`, int32[]: by how many updates the policies that acted are older than
-    the one that learns.
+    """Compute `lag_min` and `lag_max` (int32[]).
 
-    update: int32[], the version that learns. version: int32[...], the versions that acted.
+    They say by how many updates the policies that acted are older than the one that learns.
+
+    Args:
+        update: int32[], the version that learns.
+        version: int32[...], the versions that acted.
     """
     chex.assert_type([update, version], int)
     lag = update - version

@@ -16,10 +16,10 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.acting import first_statistics
+from jaxtrade.rl.advice import AdviceState
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceState
 from jaxtrade.rl.optim import optimiser
-from jaxtrade.rl.state import Delayed, EpisodeTotals, OpeningPlan, reset_all, strong_types
+from jaxtrade.rl.state import EpisodeTotals, PastPolicies, UnlockPlan, reset_all, strong_types
 from jaxtrade.types import Array, PyTree
 
 # Rewards divided by the running standard deviation of the discounted return.
@@ -36,29 +36,35 @@ MIN_DEVIATION = 1e-8  # returns that never vary (no reward yet) are not scaled
 
 
 class RewardScale(struct.PyTreeNode):
-    """running: float32[N], discounted return of each environment's running episode. stats: moments
-    of such returns over all steps so far, one slot."""
+    """The scale of rewards.
+
+    running: float32[N], discounted return of each environment's running episode.
+    stats: moments of such returns over all steps so far, one slot.
+    """
 
     running: Array
     stats: RunningStats
 
 
 def init_scale(num_envs: int) -> RewardScale:
-    """The scale before any reward."""
+    """Return the scale before any reward."""
     return RewardScale(jnp.zeros(num_envs), init_stats(1))
 
 
-def discounted(
+def discount_rewards(
     running: Array, reward: Array, done: Array, gamma: Array | float
 ) -> tuple[Array, Array]:
-    """Discounted sums of the rewards of each episode so far -> (after the last step float32[N], [T,
-    N]).
+    """Compute discounted sums of the rewards of each episode so far.
 
         R_t = gamma R_{t-1} + r_t, where R_{t-1} = 0 at the first step of an episode
 
     Args:
-        running: float32[N], R before the first step. reward: float32[T, N]. done: bool[T, N], the
-            episode's last step.
+        running: float32[N], R before the first step.
+        reward: float32[T, N].
+        done: bool[T, N], the episode's last step.
+
+    Returns:
+        (after the last step float32[N], [T, N]).
     """
 
     def step(total: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -69,15 +75,17 @@ def discounted(
     return jax.lax.scan(step, running, (reward, done))
 
 
-def scaled(
+def scale_rewards(
     scale: RewardScale, reward: Array, done: Array, gamma: Array | float, reduce: Reduce = LOCAL
 ) -> tuple[RewardScale, Array, Array]:
-    """Add a rollout to the statistics, and divide its rewards -> (scale, rewards float32[T, N],
-    divisor float32[]).
+    """Add a rollout to the statistics, and divide its rewards.
 
-    Arguments as of `discounted`. The divisor is 1 while all returns are equal.
+    Arguments are those of `discount_rewards`. The divisor is 1 while all returns are equal.
+
+    Returns:
+        (scale, rewards float32[T, N], divisor float32[]).
     """
-    running, returns = reduce.alone(discounted)(scale.running, reward, done, gamma)
+    running, returns = reduce.alone(discount_rewards)(scale.running, reward, done, gamma)
     stats = merge(scale.stats, returns.reshape(-1, 1), reduce=reduce)
     deviation = jnp.sqrt(stats.variance[0, 0])
     divisor = jnp.where(deviation > MIN_DEVIATION, deviation, 1.0)
@@ -87,7 +95,8 @@ def scaled(
 class TrainState(struct.PyTreeNode):
     """The whole state of a run between two updates (a `LoopState`).
 
-    ref: next reference of each environment. first: bool[N], True if `ref` starts an episode.
+    ref: next reference of each environment.
+    first: bool[N], True if `ref` starts an episode.
     carry: float32[N, H], memory of the policy before `ref`. It is not yet reset where `first`. None
         without a memory.
     key: typed key that only a rollback changes. Update `u` draws from `fold_in(key, u)`.
@@ -117,17 +126,18 @@ class TrainState(struct.PyTreeNode):
     total_updates: Array
     hparams: Any
     rollbacks: Array
-    opening: OpeningPlan | None = None
+    opening: UnlockPlan | None = None
     advice: AdviceState | None = None
     rewards: RewardScale | None = None
     errors: Array | None = None
     own: Any = None
-    actor: Delayed | None = None
+    actor: PastPolicies | None = None
 
 
 def floats_of(kind: Any, config: Any) -> Any:
-    """The tunable floats of a section: each field of `kind`, a flax dataclass, is the key of that
-    name as float32[].
+    """Return the tunable floats of a section.
+
+    Each field of `kind`, a flax dataclass, is the key of that name as float32[].
     """
     return kind(**{name: jnp.float32(getattr(config, name)) for name in kind.__dataclass_fields__})
 
@@ -135,11 +145,12 @@ def floats_of(kind: Any, config: Any) -> Any:
 def first_state(
     ctx: Context, key: Array, params: PyTree, first_parameters: Any, hparams: Any
 ) -> TrainState:
-    """The state before the first update (`Learner.init`).
+    """Return the state before the first update (`Learner.init`).
 
     Args:
         first_parameters: key -> the initial parameters.
         hparams: the tunable floats. The section `ctx.config` has the key `normalise_rewards`.
+
     Raises:
         TypeError: the key is not a typed key.
     """
@@ -184,7 +195,8 @@ def first_state(
 class Kind(enum.IntEnum):
     """How an array divides. WHOLE: every part has all of it. LANES: its first axis is environments,
     or groups of them.
-    RING: its first axis is L rows of time with N environments each, [L N, ...]."""
+    RING: its first axis is L rows of time with N environments each, [L N, ...].
+    """
 
     WHOLE = 0
     LANES = 1
@@ -192,14 +204,17 @@ class Kind(enum.IntEnum):
 
 
 def all_of(tree: PyTree, kind: Kind) -> PyTree:
-    """`kind` for every array of a tree."""
+    """Return `kind` for every array of a tree."""
     return jax.tree.map(lambda _: kind, tree)
 
 
 def kinds_of(state: TrainState) -> TrainState:
-    """The `Kind` of every array of a training state of one agent. state: arrays, or their shapes.
+    """Return the `Kind` of every array of a training state of one agent.
 
     `own` must have a method `kinds` if a part of it divides.
+
+    Args:
+        state: arrays, or their shapes.
     """
     lanes = ("env_state", "ref", "first", "carry", "episodes")
     found = all_of(state, Kind.WHOLE).replace(
@@ -212,8 +227,9 @@ def kinds_of(state: TrainState) -> TrainState:
 
 
 def part_of(config: RunConfig, parts: int) -> RunConfig:
-    """The configuration of one of `parts` equal parts: its share of the environments, groups and
-    samples.
+    """Return the configuration of one of `parts` equal parts.
+
+    It has its share of the environments, groups and samples.
 
     Raises ConfigError if the groups cannot be shared evenly.
     """

@@ -30,21 +30,21 @@ import numpy as np
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
-from jaxtrade.rl.algorithms import Head
-from jaxtrade.rl.listening import GATE, GATE_SLOTS
-from jaxtrade.rl.state import OpeningPlan
+from jaxtrade.rl.advice import GATE, GATE_SLOTS
+from jaxtrade.rl.algorithms import OutputLayer
+from jaxtrade.rl.state import UnlockPlan
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.types import Array, PyTree
 
 # The report of a transfer: what became of every number of the source run's arrays.
 
 
-class Part(NamedTuple):
+class ArrayTransfer(NamedTuple):
     """One array of the source: what became of it, how many of its numbers are in the target, and
     why not all.
 
-    outcome: copied, widened (it has more rows or columns now), dropped (some or all of it found no
-        place).
+    outcome: copied, widened (it has more rows or columns now), dropped (some or all of it
+        found no place).
     """
 
     name: str
@@ -55,11 +55,13 @@ class Part(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """What a transfer did. parts: every array of the source. new_slots, new_actions: what the
-    source did not have.
+    """What a transfer did.
+
+    parts: every array of the source.
+    new_slots, new_actions: what the source did not have.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ArrayTransfer, ...]
     new_slots: tuple[str, ...]
     new_actions: tuple[str, ...]
 
@@ -77,7 +79,7 @@ class Coverage(NamedTuple):
 
 
 def coverage_lines(coverage: Coverage) -> list[str]:
-    """The report as text: one line per array of the source, then the share and what is new."""
+    """Format the report: one line per array of the source, then the share and what is new."""
     width = max(len(part.name) for part in coverage.parts)
     lines = [
         f"{part.name:<{width}}  {part.outcome:<8} {part.carried:>8,} of {part.size:>8,}"
@@ -85,27 +87,27 @@ def coverage_lines(coverage: Coverage) -> list[str]:
         for part in coverage.parts
     ]
 
-    def named(what: str, names: tuple[str, ...]) -> str:
-        return f"new {what}: {len(names)}" + (f" ({_listed(names, 8)})" if names else "")
+    def name_columns(what: str, names: tuple[str, ...]) -> str:
+        return f"new {what}: {len(names)}" + (f" ({_list_names(names, 8)})" if names else "")
 
     return [
         *lines,
-        f"transfer coverage {percent(coverage)}; {named('slots', coverage.new_slots)}; "
-        f"{named('actions', coverage.new_actions)}",
+        f"transfer coverage {percent(coverage)}; {name_columns('slots', coverage.new_slots)}; "
+        f"{name_columns('actions', coverage.new_actions)}",
     ]
 
 
-def _listed(names: Sequence[str], most: int) -> str:
+def _list_names(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def percent(coverage: Coverage) -> str:
-    """ "100 %" only where nothing was dropped."""
+    """Format the share, with "100 %" only where nothing was dropped."""
     return "100 %" if coverage.complete else f"{min(100 * coverage.share, 99.99):.2f} %"
 
 
 def coverage_json(coverage: Coverage) -> dict[str, Any]:
-    """The report for `transfer.json`."""
+    """Convert the report for `transfer.json`."""
     return {
         "coverage": coverage.share,
         "complete": coverage.complete,
@@ -116,7 +118,7 @@ def coverage_json(coverage: Coverage) -> dict[str, Any]:
 
 
 def require_complete(coverage: Coverage, allowed: bool) -> None:
-    """Raises ConfigError naming what was dropped, unless that is allowed."""
+    """Raise ConfigError naming what was dropped, unless that is allowed."""
     if coverage.complete or allowed:
         return
     lost = [part for part in coverage.parts if part.carried < part.size]
@@ -137,19 +139,19 @@ SAME = tuple(
 )
 
 
-class Layout(NamedTuple):
+class PolicyLabels(NamedTuple):
     """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its
     network, and the layer that has one output for each action.
 
-    groups: names of the groups of the observation statistics: the symbols of a set
-        (`data.members.groups_of`).
+    groups: names of the groups of the observation statistics: the symbols of a
+        set (`data.members.groups_of`).
     """
 
     slots: tuple[str, ...]
     actions: tuple[str, ...]
     scaling: str
     config: NetworkConfig
-    head: Head = Head("policy_head")
+    head: OutputLayer = OutputLayer("policy_head")
     groups: tuple[str, ...] = ("",)
 
     @property
@@ -160,7 +162,7 @@ class Layout(NamedTuple):
         return tuple(f"adapted {i}" for i in range(self.config.adapter))
 
 
-class Carried(NamedTuple):
+class TransferResult(NamedTuple):
     """What a source gives a new run: parameters, normaliser, moments (None: the run's own) and the
     report.
     """
@@ -178,9 +180,13 @@ def _units(count: int) -> tuple[str, ...]:
     return tuple(f"unit {i}" for i in range(count))
 
 
-def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[str, ...], ...]:
-    """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`). shape: its
-    own axes; those before them (agents) have no labels.
+def axis_labels(
+    path: str, shape: Sequence[int], layout: PolicyLabels
+) -> tuple[tuple[str, ...], ...]:
+    """Return labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`).
+
+    Args:
+        shape: its own axes; those before them (agents) have no labels.
     """
     names = path.split("/")
     memory = (
@@ -219,7 +225,7 @@ def _unflat(flat: Mapping[str, Any], like: PyTree) -> PyTree:
 
 
 def _places(source: Sequence[str], target: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the shared labels in the source and in the target, in the target's order."""
+    """Find the shared labels in the source and in the target, in the target's order."""
     at = {name: i for i, name in enumerate(source)}
     shared = [(at[name], i) for i, name in enumerate(target) if name in at]
     return np.array([i for i, _ in shared], int), np.array([i for _, i in shared], int)
@@ -231,8 +237,10 @@ def widen(
     source_axes: Sequence[Sequence[str]],
     target_axes: Sequence[Sequence[str]],
 ) -> Array:
-    """`fill` with the source's numbers where labels are shared. Axes before the labelled ones
-    (agents) stay. Concrete arrays only."""
+    """Fill `fill` with the source's numbers where labels are shared.
+
+    Axes before the labelled ones (agents) stay. Concrete arrays only.
+    """
     places = [
         _places(before, after) for before, after in zip(source_axes, target_axes, strict=True)
     ]
@@ -246,29 +254,33 @@ def widen(
 
 def _account(
     path: str, source_axes: Sequence[Sequence[str]], target_axes: Sequence[Sequence[str]]
-) -> Part:
-    """What becomes of one array of one agent."""
+) -> ArrayTransfer:
+    """Record what becomes of one array of one agent."""
     axes = [(before, set(after)) for before, after in zip(source_axes, target_axes, strict=True)]
     size = math.prod(len(before) for before, _ in axes)
     carried = math.prod(sum(name in after for name in before) for before, after in axes)
     if carried < size:
         lost = [name for before, after in axes for name in before if name not in after]
-        return Part(path, "dropped", carried, size, f"the target has no {_listed(lost, 4)}")
+        return ArrayTransfer(
+            path, "dropped", carried, size, f"the target has no {_list_names(lost, 4)}"
+        )
     grown = [f"{len(before)} -> {len(after)}" for before, after in axes if len(after) > len(before)]
-    return Part(path, "widened" if grown else "copied", carried, size, ", ".join(grown))
+    return ArrayTransfer(path, "widened" if grown else "copied", carried, size, ", ".join(grown))
 
 
 def _carry(
     params: PyTree,
     like: PyTree,
-    source: Layout,
-    target: Layout,
+    source: PolicyLabels,
+    target: PolicyLabels,
     fill: Mapping[str, Array],
-) -> tuple[PyTree, list[Part]]:
-    """A parameter tree of the source in the structure of `like`. fill: target arrays that the
-    source lacks.
+) -> tuple[PyTree, list[ArrayTransfer]]:
+    """Carry a parameter tree of the source over to the structure of `like`.
 
     Behind a new adapter, the network keeps the source's input labels.
+
+    Args:
+        fill: target arrays that the source lacks.
     """
     found, wanted = _flat(params), _flat(like)
     behind = (
@@ -284,7 +296,7 @@ def _carry(
     for path, leaf in found.items():
         if path not in wanted:
             why = "the target has no such parameter"
-            parts.append(Part(path, "dropped", 0, leaf.size, why))
+            parts.append(ArrayTransfer(path, "dropped", 0, leaf.size, why))
             continue
         # A gate reads the observation itself, not what an adapter makes of it.
         reads = target if path.startswith(f"{GATE}/") else behind
@@ -296,9 +308,10 @@ def _carry(
     ), parts
 
 
-def identity_adapter(like: PyTree, source: Layout, target: Layout) -> dict[str, Array]:
-    """Parameters of an adapter from the target's slots to the source's: 1 where the names agree, 0
-    elsewhere.
+def identity_adapter(like: PyTree, source: PolicyLabels, target: PolicyLabels) -> dict[str, Array]:
+    """Return parameters of an adapter from the target's slots to the source's.
+
+    They are 1 where the names agree, 0 elsewhere.
     """
     kernel = (np.array(target.slots)[:, None] == np.array(source.slots)[None, :]).astype(np.float32)
     leaves = _flat(like)
@@ -313,13 +326,14 @@ def identity_adapter(like: PyTree, source: Layout, target: Layout) -> dict[str, 
 # --- the transfer ----------------------------------------------------------------------------------------------------
 
 
-def held_actions(carried: PyTree, params: PyTree, source: Layout, target: Layout) -> PyTree:
-    """The carried parameters of a Q-network, whose new actions have the weights of the first action
-    (HOLD).
+def copy_hold_weights(
+    carried: PyTree, params: PyTree, source: PolicyLabels, target: PolicyLabels
+) -> PyTree:
+    """Give the new actions of a carried Q-network the weights of the first action (HOLD).
 
     With a dueling network, the value layer takes up the change of the mean over actions. All layers
-    behind the torso are linear, so the Q values of the source's actions stay the same, up to
-    rounding.
+    behind the torso are linear, so the Q values of the source's actions stay the same,
+    up to rounding.
     """
     before, after, head = _flat(params), _flat(carried), target.head
     new = np.array([name not in set(source.actions) for name in target.actions])
@@ -336,8 +350,8 @@ def held_actions(carried: PyTree, params: PyTree, source: Layout, target: Layout
     return _unflat(after, carried)
 
 
-def check_layouts(source: Layout, target: Layout) -> None:
-    """Raises ConfigError where the source's numbers would mean something else in the target."""
+def check_labels(source: PolicyLabels, target: PolicyLabels) -> None:
+    """Raise ConfigError where the source's numbers would mean something else in the target."""
     if source.scaling != target.scaling:
         raise ConfigError(
             f"env.scaling={target.scaling}: the source was trained with {source.scaling}, so its inputs "
@@ -366,9 +380,10 @@ def check_layouts(source: Layout, target: Layout) -> None:
         raise ConfigError("the source has an adapter; set transfer.mode=adapter to keep it")
 
 
-def adapter_width(source: Layout, mode: str) -> int:
-    """`network.adapter` of a run that begins with this source: that of its adapter, or its number
-    of slots.
+def adapter_width(source: PolicyLabels, mode: str) -> int:
+    """Return `network.adapter` of a run that begins with this source.
+
+    It is that of its adapter, or its number of slots.
     """
     return 0 if mode == "widen" else source.config.adapter or len(source.slots)
 
@@ -377,16 +392,16 @@ def transfer(
     params: PyTree,
     normaliser: RunningStats,
     opt_state: Any,
-    source: Layout,
+    source: PolicyLabels,
     fresh: TrainState,
-    target: Layout,
-) -> Carried:
+    target: PolicyLabels,
+) -> TransferResult:
     """Copy what the source learned into the shapes of the target's fresh state.
 
     Args:
-        params, normaliser: the source's. opt_state: its optimiser's state, or None to leave the
-            moments behind.
-        source, target: the two layouts, checked (`check_layouts`).
+        params, normaliser: the source's.
+        opt_state: its optimiser's state, or None to leave the moments behind.
+        source, target: the two layouts, checked (`check_labels`).
         fresh: the target's first state: structure, and the statistics of slots that the source did
             not have.
     """
@@ -394,7 +409,7 @@ def transfer(
     fill = identity_adapter(fresh.params, source, target) if new_adapter else {}
     carried, parts = _carry(params, fresh.params, source, target, fill)
     if target.head.held:
-        carried = held_actions(carried, params, source, target)
+        carried = copy_hold_weights(carried, params, source, target)
     axes = ((source.groups, source.slots), (target.groups, target.slots))
     stats = jax.tree.map(lambda own, new: widen(own, new, *axes), normaliser, fresh.normaliser)
     parts += [_account(f"normaliser/{name}", *axes) for name in _flat(stats)]
@@ -402,7 +417,7 @@ def transfer(
     if opt_state is not None:
         moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, source, target)
         parts += more
-    return Carried(
+    return TransferResult(
         carried,
         stats,
         moments,
@@ -415,10 +430,16 @@ def transfer(
 
 
 def _moments(
-    opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, source: Layout, target: Layout
-) -> tuple[Any, list[Part]]:
-    """Carry over the optimiser's state: parts shaped like the parameters as the parameters, others
-    unchanged.
+    opt_state: Any,
+    fresh: Any,
+    params: PyTree,
+    fresh_params: PyTree,
+    source: PolicyLabels,
+    target: PolicyLabels,
+) -> tuple[Any, list[ArrayTransfer]]:
+    """Carry over the optimiser's state.
+
+    Parts shaped like the parameters are carried as these are, others unchanged.
     """
     structure, parts = jax.tree.structure(params), []
 
@@ -440,18 +461,20 @@ def _moments(
     return jax.tree.unflatten(tree, moments), parts
 
 
-def opening_plan(coverage: Coverage, target: Layout, config: TransferConfig) -> OpeningPlan | None:
-    """How new actions open; None where there are none, or where they need not open."""
+def plan_unlock(
+    coverage: Coverage, target: PolicyLabels, config: TransferConfig
+) -> UnlockPlan | None:
+    """Plan how new actions open; None where there are none, or where they need not open."""
     if not coverage.new_actions or target.head.held:
         return None
     new = np.isin(np.array(target.actions), np.array(coverage.new_actions))
-    return OpeningPlan(
+    return UnlockPlan(
         jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until)
     )
 
 
-def begin(fresh: TrainState, carried: Carried, opening: OpeningPlan | None) -> TrainState:
-    """The first state of a run that begins with a source."""
+def begin(fresh: TrainState, carried: TransferResult, opening: UnlockPlan | None) -> TrainState:
+    """Build the first state of a run that begins with a source."""
     opt_state = fresh.opt_state if carried.opt_state is None else carried.opt_state
     lead = fresh.update.shape  # (agents,) of a population
     opening = jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, *x.shape)), opening)
@@ -460,17 +483,21 @@ def begin(fresh: TrainState, carried: Carried, opening: OpeningPlan | None) -> T
     )
 
 
-def movement(
-    before: PyTree, after: PyTree, layout: Layout, normaliser: RunningStats
+def list_moved_groups(
+    before: PyTree, after: PyTree, layout: PolicyLabels, normaliser: RunningStats
 ) -> dict[str, list[str]]:
-    """Which groups of parameters have moved in training. A group is the weights of one input slot
-    in every layer that reads it, those of one action, and any other array as a whole.
+    """List which groups of parameters have moved in training.
+
+    A group is the weights of one input slot in every layer that reads it, those of one action, and
+    any other array as a whole.
 
     Args:
-        before, after: parameters of one agent. normaliser: as training left it.
+        before, after: parameters of one agent.
+        normaliser: as training left it.
+
     Returns:
-        moved, still: names of groups; constant: slots ("input constant") that never varied, so that
-            nothing could move.
+        moved, still: names of groups.
+        constant: slots ("input constant") that never varied, so that nothing could move.
     """
     flat_before, flat_after = _flat(before), _flat(after)
     changed: dict[str, bool] = {}

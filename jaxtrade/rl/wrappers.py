@@ -1,5 +1,5 @@
-"""What wraps a learner, which knows nothing of it: stages of the environment, shares of the symbols,
-advice, and an older actor.
+"""What wraps a learner, which knows nothing of it: stages of the environment, shares of the
+symbols, advice, and an older actor.
 
 A learner's own functions are `Init` and `Update`. `compose` puts around them what a configuration
 has, so that a run without a feature has no trace of it.
@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtrade.config import SamplerConfig
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import returns
+from jaxtrade.rl.advice import AdviceState, Fusion, advice_metrics, visits
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.listening import AdviceState, Fusion, advice_metrics, visits
 from jaxtrade.rl.optim import progress
 from jaxtrade.rl.rollout import Rollout, merge_metrics
 from jaxtrade.rl.state import Policy, first_delayed, lag_metrics
@@ -28,10 +28,10 @@ from jaxtrade.types import Array, Metrics, PyTree, Stage
 class Experience(NamedTuple):
     """What an update tells its wrappers about its rollout.
 
-    need, errors: () -> float32[T, N], how much each step needed advice (`listening.visits`), and the
-        size of the learner's error at it.
-    log_prob: float32[T, N], of the actions by the policy that learns; None for a learner without a
-        distribution.
+    need, errors: () -> float32[T, N], how much each step needed advice (`listening.visits`), and
+        the size of the learner's error at it.
+    log_prob: float32[T, N], of the actions by the policy that learns; None for a learner without
+        a distribution.
     """
 
     rollout: Rollout
@@ -48,8 +48,11 @@ Update = Callable[[TrainState, Policy, PyTree], tuple[TrainState, Metrics, Exper
 def compose(
     ctx: Context, init: Init, own: Update, policy_of: Callable[[Any], Policy]
 ) -> tuple[Init, Callable[..., tuple[TrainState, Metrics]]]:
-    """(`Learner.init`, `Learner.update`) from a learner's own, with what the configuration puts
-    around them."""
+    """Wrap a learner's own functions with what the configuration puts around them.
+
+    Returns:
+        (`Learner.init`, `Learner.update`).
+    """
     if ctx.actor.delay:
         init, own = with_delay(ctx, init, own)
     if ctx.sampler.kind not in UNWEIGHTED:
@@ -62,7 +65,7 @@ def compose(
     def update(
         state: TrainState, params: PyTree, inputs: None = None
     ) -> tuple[TrainState, Metrics]:
-        """`Learner.update`. Raises ValueError if `inputs` are given."""
+        """Implement `Learner.update`. Raises ValueError if `inputs` are given."""
         if jax.tree.leaves(inputs):
             raise ValueError(
                 f"the learner takes no inputs without a fusion, got {jax.tree.structure(inputs)}"
@@ -79,9 +82,9 @@ def compose(
 def with_advice(
     fusion: Fusion, reduce: Reduce, own: Update, policy_of: Callable[[Any], Policy]
 ) -> Callable[..., tuple[TrainState, Metrics]]:
-    """`Learner.update` of a learner with an advisor."""
+    """Build `Learner.update` of a learner with an advisor."""
 
-    def advised(state: TrainState, params: PyTree, inputs: AdviceState) -> Any:
+    def update_advice(state: TrainState, params: PyTree, inputs: AdviceState) -> Any:
         policy = policy_of(state).replace(fusion=fusion.trust(inputs.outcomes))
         new, metrics, experience = own(state, policy, params.replace(advice=inputs.view))
         seen, version = experience.rollout.seen, experience.rollout.version
@@ -92,44 +95,44 @@ def with_advice(
         need = experience.need()
         return new, metrics | {"visits": visits(seen.ref, need, inputs.view, reduce)}
 
-    return advised
+    return update_advice
 
 
 # --- Stages: the environment's parameters change as the run goes on
 
 
 def with_stage(stage: Stage, init: Init, update: Update) -> tuple[Init, Update]:
-    """A learner whose environment changes by a stage."""
+    """Wrap a learner so that a stage changes its environment."""
 
     def first(key: Array, params: PyTree) -> TrainState:
         return init(key, stage(params, jnp.float32(0))[0])
 
-    def staged(state: TrainState, policy: Policy, params: PyTree) -> Any:
+    def update_stage(state: TrainState, policy: Policy, params: PyTree) -> Any:
         fraction = progress(state.update, state.total_updates)
         params, figures = stage(params, fraction)
         new, metrics, experience = update(state, policy, params)
         return new, merge_metrics(metrics, figures), experience
 
-    return first, staged
+    return first, update_stage
 
 
 # --- An older actor (`rl.state`; PPO corrects for it by V-trace)
 
 
 def with_delay(ctx: Context, init: Init, update: Update) -> tuple[Init, Update]:
-    """A learner with an actor that is `actor.delay` updates older.
+    """Wrap a learner with an actor that is `actor.delay` updates older.
 
-    Of a learner with a distribution it reports how far the policy that acted is from the one that
-    learns, before the first gradient step. `behaviour_kl`: estimate of KL(acted || learns), as
-    `approx_kl`. `rho`: mean weight of a step in V-trace, at most `actor.rho_clip`; its distance from
-    the mean ratio, 1, is what the clip takes away.
+    A learner with a distribution reports how far the policy that acted is from the one that learns,
+    before the first gradient step. `behaviour_kl`: estimate of KL(acted || learns), as `approx_kl`.
+    `rho`: mean weight of a step in V-trace, at most `actor.rho_clip`; its distance from the mean
+    ratio, 1, is what the clip takes away.
     """
 
     def first(key: Array, params: PyTree) -> TrainState:
         state = init(key, params)
         return state.replace(actor=first_delayed(ctx.actor, state.params, state.normaliser))
 
-    def delayed(state: TrainState, policy: Policy, params: PyTree) -> Any:
+    def update_delayed(state: TrainState, policy: Policy, params: PyTree) -> Any:
         new, metrics, experience = update(state, policy, params)
         if experience.log_prob is not None:
             acted = experience.rollout.seen.extras.log_prob.reshape(-1)
@@ -141,7 +144,7 @@ def with_delay(ctx: Context, init: Init, update: Update) -> tuple[Init, Update]:
             }
         return new, metrics, experience
 
-    return first, delayed
+    return first, update_delayed
 
 
 # --- How much a learner errs on each symbol of a set, and the share of episodes that each symbol
@@ -152,25 +155,26 @@ UNWEIGHTED = ("uniform", "balanced", "round_robin")  # samplers that read no wei
 
 
 def first_errors(config: SamplerConfig, params: PyTree) -> Array | None:
-    """float32[M] zeros (no error is known yet), or None with one symbol or a sampler that reads no
-    weights.
+    """Return zeros, as no error is known yet (float32[M]).
+
+    The result is None with one symbol or a sampler that reads no weights.
     """
     if config.kind in UNWEIGHTED or params.sessions.offsets is None:
         return None
     return jnp.zeros(params.sessions.offsets.shape[0] - 1)
 
 
-def follow(
+def update_errors(
     errors: Array, sizes: Array, symbols: Array, rate: float, reduce: Reduce = LOCAL
 ) -> Array:
-    """The errors after an update: an exponential moving average of the mean size of a learner's
-    errors, by symbol.
+    """Update the exponential moving average of a learner's mean error size, by symbol.
 
     Args:
         errors: float32[M], before the update; 0 for a symbol that was never seen.
         sizes: float32 >= 0, of any shape: |advantage| or |TD error| of each step.
         symbols: int8, same shape: the symbol of each step, `market.symbol[ref.row[..., 0]]`.
         rate: weight of this update. The first mean of a symbol is taken as it is.
+
     Returns:
         float32[M]. A symbol without a step in this update keeps its error. An error that is not
         finite changes nothing.
@@ -182,10 +186,11 @@ def follow(
     return jnp.where((count > 0) & jnp.isfinite(moved), moved, errors)
 
 
-def shares(errors: Array, even_share: float) -> Array:
-    """float32[M], sum 1: the share of episodes of each symbol, in proportion to its error.
+def symbol_shares(errors: Array, even_share: float) -> Array:
+    """Return the share of episodes of each symbol, in proportion to its error (float32[M], sum 1).
 
-    `even_share` of the episodes is spread evenly. A symbol without a known error counts as the mean of the others.
+    `even_share` of the episodes is spread evenly. A symbol without a known error counts as the mean
+    of the others.
     """
     known = errors > 0.0
     mean = errors.sum() / jnp.maximum(known.sum(), 1)
@@ -194,20 +199,24 @@ def shares(errors: Array, even_share: float) -> Array:
 
 
 def with_shares(ctx: Context, init: Init, update: Update) -> tuple[Init, Update]:
-    """A learner whose errors on each symbol decide the share of episodes that the symbol gets
-    (`params.symbol_weights`)."""
+    """Wrap a learner so that its error on a symbol decides the symbol's share of episodes.
+
+    The shares are in `params.symbol_weights`.
+    """
 
     def first(key: Array, params: PyTree) -> TrainState:
         return init(key, params).replace(errors=first_errors(ctx.sampler, params))
 
-    def shared(state: TrainState, policy: Policy, params: PyTree) -> Any:
+    def update_shares(state: TrainState, policy: Policy, params: PyTree) -> Any:
         if state.errors is None:
             return update(state, policy, params)
-        params = params.replace(symbol_weights=shares(state.errors, ctx.sampler.even_share))
+        params = params.replace(symbol_weights=symbol_shares(state.errors, ctx.sampler.even_share))
         new, metrics, experience = update(state, policy, params)
         symbols = params.market.symbol[experience.rollout.seen.ref.row[..., 0]]
-        errors = follow(state.errors, experience.errors(), symbols, ctx.sampler.rate, ctx.reduce)
+        errors = update_errors(
+            state.errors, experience.errors(), symbols, ctx.sampler.rate, ctx.reduce
+        )
         metrics = merge_metrics(metrics, {"symbol_share": params.symbol_weights})
         return new.replace(errors=errors), metrics, experience
 
-    return first, shared
+    return first, update_shares

@@ -1,3 +1,1 @@
-"""Runs: from a configuration to a trained run folder, and from a run folder back to its
-policies.
-"""
+"""Runs: from a configuration to a trained run folder, and from a run folder to its policies."""

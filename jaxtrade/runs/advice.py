@@ -1,10 +1,10 @@
-"""The advisor of one run: during training, and in the run's closing figures and journal.
+"""The advisor of one run: during training, and in the run's closing metrics and journal.
 
 Files in the run folder:
 
 - `advice.jsonl`: the journal. It records which advice became visible at which update.
 - `advice/<split>.npz`: the advice on the decision bars of one evaluated split (`runs.advice_evaluation`).
-- `advice.json`: figures about the advisor.
+- `advice.json`: metrics about the advisor.
 - a cache and a ledger, for advisors whose answers take time or cost money.
 """
 
@@ -27,12 +27,12 @@ from jaxtrade.advisor.host.journal import (
     ROWS_EACH,
     Journal,
     JournalPosition,
-    Recorded,
+    LoadedJournal,
     check_position,
     is_ended,
     read_journal,
 )
-from jaxtrade.advisor.host.paid import Spend
+from jaxtrade.advisor.host.ledger import Spend
 from jaxtrade.advisor.host.registry import (
     PANEL,
     identity_of_members,
@@ -43,7 +43,13 @@ from jaxtrade.advisor.host.registry import (
 from jaxtrade.advisor.host.replies import unusable_lines
 from jaxtrade.advisor.host.service import AdviceSource, Live, PanelSource
 from jaxtrade.advisor.host.types import Advice, Backend
-from jaxtrade.advisor.questions import QuestionBook, followed_of, in_sessions, make_book, only
+from jaxtrade.advisor.questions import (
+    QuestionBook,
+    followed_of,
+    in_sessions,
+    make_book,
+    mask_to_sessions,
+)
 from jaxtrade.advisor.table import (
     AdviceTable,
     AdviceView,
@@ -57,13 +63,13 @@ from jaxtrade.advisor.table import (
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError, JournalError
-from jaxtrade.notation import share
-from jaxtrade.rl.listening import AdviceExchange, AdviceState, start_advice, with_answers
+from jaxtrade.formatting import share
+from jaxtrade.rl.advice import AdviceExchange, AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
-from jaxtrade.runs.rundir import SUMMARY, program, quoted
+from jaxtrade.runs.rundir import SUMMARY, program, quote_command
 from jaxtrade.storage import digests
 from jaxtrade.storage.checkpoint import list_checkpoints
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 from jaxtrade.types import SessionSet, SessionTable
 
 # Python switches threads every 5 ms by default. The training thread would wait that long for the
@@ -78,7 +84,7 @@ SNAPSHOT = (
 def view_of(
     config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool
 ) -> AdviceView:
-    """The view through which a run sees an advice table over a market with `sessions`.
+    """Make the view through which a run sees an advice table over a market with `sessions`.
 
     Advice is dropped at random only in training, and only where it is part of the observation
     (`fusion: slots`).
@@ -101,16 +107,17 @@ def view_of(
 def first_advice(
     config: RunConfig, market: Market, train: SessionSet, askable: np.ndarray
 ) -> AdviceState:
-    """The advice in a run's first state: empty, or that of snapshots (`table:FILE`).
+    """Make the advice in a run's first state: empty, or that of snapshots (`table:FILE`).
 
     Args:
         train: the training sessions; advice is scored in these only.
         askable: bool[T], the bars that the advisor may be asked about.
+
     Raises:
         DataError: the snapshot is damaged or belongs to other bars.
     """
     chosen, size = config.advisor, len(market.bars)
-    followed = only(followed_of(market, config), market, train)
+    followed = mask_to_sessions(followed_of(market, config), market, train)
     view = view_of(chosen, market.data.sessions, empty_table(size * chosen.advisors), True)
     start = start_advice(view, followed, askable, chosen)
     for number, file in snapshots_of(config).items():
@@ -142,7 +149,7 @@ def check_advisor(config: RunConfig, market: Market) -> None:
             "less"
         )
     if kind == "replay":
-        _recorded(config, market)
+        _load_journal(config, market)
         return
     # Each process would get other answers, and the processes' parameters would diverge.
     if kind != "table" and (processes := jax.process_count()) > 1:
@@ -160,8 +167,8 @@ def check_advisor(config: RunConfig, market: Market) -> None:
             advising.backend_of(member, market, book, followed_of(market, member)).close()
 
 
-def _recorded(config: RunConfig, market: Market) -> Recorded:
-    """The journal that `replay:FILE` names.
+def _load_journal(config: RunConfig, market: Market) -> LoadedJournal:
+    """Load the journal that `replay:FILE` names.
 
     Raises JournalError: the journal is damaged or cut, or belongs to another configuration or to
     other bars.
@@ -190,12 +197,12 @@ class TrainingAdvisor:
     """
 
     def __init__(
-        self, config: RunConfig, market: Market, train: SessionSet, path: Path, tell: Tell
+        self, config: RunConfig, market: Market, train: SessionSet, path: Path, log: Log
     ) -> None:
         self._config, self._path = config, path
         chosen, size = config.advisor, len(market.bars)
         kind = chosen.kind.partition(":")[0]
-        asked = _asked_of(config, market, tell) if kind not in ("none", "replay") else ()
+        asked = _asked_of(config, market, log) if kind not in ("none", "replay") else ()
         book = next(
             (each.book for each in asked), make_book(market, config) if kind == "replay" else None
         )
@@ -203,9 +210,9 @@ class TrainingAdvisor:
         source = AdviceSource()
         journal = history = None
         if kind == "replay":
-            history = _recorded(config, market)
+            history = _load_journal(config, market)
             for note in history.notes:
-                tell(note)
+                log(note)
         elif asked:
             identity = identity_of_members([each.backend.identity() for each in asked])
             header = advising.journal_header(config, asked[0].book, identity, path.name) | {
@@ -213,12 +220,12 @@ class TrainingAdvisor:
             }
             if chosen.advisors > 1:
                 header[ROWS_EACH] = size
-            journal, history = self._journal(header, tell)
+            journal, history = self._journal(header, log)
             if not history:
-                self._offer(asked, askable, tell)
-            source = self._live(asked, size, history, tell)
+                self._offer(asked, askable, log)
+            source = self._live(asked, size, history, log)
         start = first_advice(config, market, train, askable)
-        self.bridge = Bridge(source, size * chosen.advisors, chosen.rows, journal, history, tell)
+        self.bridge = Bridge(source, size * chosen.advisors, chosen.rows, journal, history, log)
         self.exchange = AdviceExchange(chosen, start, self.bridge, config.train.chunk_updates)
         self._history = history
         self._switch_s = sys.getswitchinterval()
@@ -226,22 +233,25 @@ class TrainingAdvisor:
             sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
 
     def _live(
-        self, asked: Sequence[_Asked], size: int, history: Recorded | None, tell: Tell
+        self, asked: Sequence[_Asked], size: int, history: LoadedJournal | None, log: Log
     ) -> AdviceSource:
-        """The source of rows of live advisors over `size` bars."""
+        """Make the source of rows of live advisors over `size` bars."""
         sources: list[AdviceSource] = [AdviceSource() for _ in range(self._config.advisor.advisors)]
         for each in asked:
             _remember(each, history, size)
-            service = advising.service_of(each.config, each.backend, self._path, tell)
-            sources[each.number] = Live(service, each.book.question, tell, heard=each.book.heard)
+            service = advising.service_of(each.config, each.backend, self._path, log)
+            sources[each.number] = Live(
+                service, each.book.question, log, heard=each.book.note_answer
+            )
         recorded = [row for delta in (history.deltas if history else ()) for row in delta.bars]
         names = [member.kind for member in self._config.advisor.panel]
         return PanelSource(sources, names, size, recorded) if len(sources) > 1 else sources[0]
 
-    def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, tell: Tell) -> None:
-        """Offer to ask a server about all bars beforehand: tell its largest cost and the commands,
-        unless the cache of its answers exists already. Not for a panel, whose members are asked
-        beforehand one by one.
+    def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, log: Log) -> None:
+        """Offer to ask a server about all bars beforehand: log its largest cost and the commands.
+
+        Does nothing if the cache of its answers exists already, or for a panel, whose members are
+        asked beforehand one by one.
 
         askable: bool[T], the bars that training may ask about.
         """
@@ -253,26 +263,27 @@ class TrainingAdvisor:
             return
         book, table = asked[0].book, str(self._path / "advice_table.npz")
         ask = [*program(), "advise", "precompute", file, "--out", table]
-        ask += ["--yes"] if options.priced else []
+        ask += ["--yes"] if options.has_price else []
         train = [*program(), "train", file, "--advisor", f"table:{table}"]
         bars = np.flatnonzero(book.askable)
         step = -(-len(bars) // _MOST_BARS)
-        plan = advising.make_plan(asked[0].backend, book, bars[::step], options, tell)
+        plan = advising.make_plan(asked[0].backend, book, bars[::step], options, log)
         scale = len(bars) / plan.bars
         most = Spend(*(round(scale * part) for part in plan.most))
         about = "about " if step > 1 else ""
-        tell(
+        log(
             f"note: this advisor answers while the run trains, so the first updates lack its advice. The training "
             f"split has {int(askable.sum()):,} bars to ask about, all splits have {len(bars):,}. To ask about all of "
             f"these beforehand takes at most {about}{most.calls:,} calls and {most.tokens:,} tokens, "
             f"{advising.cost_text(most, options)}:"
         )
-        tell(f"      {quoted(ask)}")
-        tell(f"      {quoted(train)}")
+        log(f"      {quote_command(ask)}")
+        log(f"      {quote_command(train)}")
 
-    def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
-        """A new journal, or the one that an earlier process of this run began, with what it
-        recorded.
+    def _journal(self, header: Mapping[str, Any], log: Log) -> tuple[Journal, LoadedJournal | None]:
+        """Create a journal, or open the one that an earlier process of this run began.
+
+        Return it with what it recorded.
         """
         file = self._path / advising.JOURNAL
         if not file.exists():
@@ -282,12 +293,13 @@ class TrainingAdvisor:
         }
         journal, recorded = Journal.resume(file, expected=fixed)
         for note in recorded.notes:
-            tell(note)
+            log(note)
         return journal, recorded
 
     def recall(self, memory: Mapping[str, Any] | None) -> None:
-        """Put the advisor where the run continues. memory: from a checkpoint; None at the start of
-        the run.
+        """Restore the advisor's state at the update where the run continues.
+
+        memory: from a checkpoint; None at the start of the run.
 
         Raises JournalError.
         """
@@ -299,12 +311,13 @@ class TrainingAdvisor:
             )
 
     def close(self) -> dict[str, Any]:
-        """Stop asking and end the journal, within seconds. Write the figures to `advice.json` and
-        return them.
+        """Stop asking and end the journal, within seconds.
+
+        Write the metrics to `advice.json` and return them.
 
         Those of a replay hold the recorded run's as `recorded`.
         """
-        self.bridge.settle()
+        self.bridge.wait_for_answers()
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
         chosen, journal = self._config.advisor, self._path / advising.JOURNAL
@@ -317,15 +330,17 @@ class TrainingAdvisor:
             figures["journal_ended"] = is_ended(journal)
         if chosen.kind.startswith("replay:") and self._history:
             figures["recorded_deltas"] = len(self._history.deltas)
-            if recorded := recorded_figures(_journal_of(self._config)):
+            if recorded := recorded_metrics(_journal_of(self._config)):
                 figures["recorded"] = recorded
         rundir.write_json(self._path / FIGURES, figures)
         return figures
 
 
 class _Asked(NamedTuple):
-    """An advisor that is asked while the run trains. number: its place in the panel. config: of a
-    run with it alone.
+    """An advisor that is asked while the run trains.
+
+    number: its place in the panel.
+    config: of a run with it alone.
     """
 
     number: int
@@ -334,35 +349,36 @@ class _Asked(NamedTuple):
     backend: Backend
 
 
-def _asked_of(config: RunConfig, market: Market, tell: Tell) -> tuple[_Asked, ...]:
-    """The advisors that are asked: all but those whose answers are in a snapshot already. Raises
-    ConfigError.
+def _asked_of(config: RunConfig, market: Market, log: Log) -> tuple[_Asked, ...]:
+    """List the advisors that are asked: all but those whose answers are in a snapshot already.
+
+    Raises ConfigError.
     """
     found = []
     for number, member in enumerate(members_of(config)):
         if not member.advisor.kind.startswith("table:"):
             book = make_book(market, member)
-            backend = advising.backend_of(member, market, book, followed_of(market, member), tell)
+            backend = advising.backend_of(member, market, book, followed_of(market, member), log)
             found.append(_Asked(number, member, book, backend))
     return tuple(found)
 
 
-def _remember(asked: _Asked, history: Recorded | None, size: int) -> None:
+def _remember(asked: _Asked, history: LoadedJournal | None, size: int) -> None:
     """Put the answers that an earlier process of the run recorded into the advisor's own record."""
     for delta in history.deltas if history else ():
         for row_of_table, row in zip(delta.bars, delta.rows, strict=True):
             number, bar = divmod(row_of_table, size)
             if number == asked.number:
-                asked.book.heard(bar, Advice._make((*row[:-1], int(row[-1]))))
+                asked.book.note_answer(bar, Advice._make((*row[:-1], int(row[-1]))))
 
 
-def figure_lines(
+def metric_lines(
     figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int
 ) -> list[str]:
-    """The lines about the advisor that a run prints at its end.
+    """Format the lines about the advisor that a run prints at its end.
 
-    history: rows of metrics, one per update. steps: environment steps of this process, over all
-        environments.
+    history: rows of metrics, one per update.
+    steps: environment steps of this process, over all environments.
 
     What was asked and answered is that of the recorded run if this one is its replay.
     """
@@ -378,14 +394,14 @@ def figure_lines(
         lines.append(
             f"advisor: {figures['asked']:,} requests, {1000 * figures['asked'] / max(steps, 1):.3g} per 1,000 steps, "
             f"and {figures['cache_hit']:,} answers from the cache; {failed:,} requests failed; latency median "
-            f"{_figure(latency['p50_s'], '.3g', ' s')}, 99 % {_figure(latency['p99_s'], '.3g', ' s')}"
+            f"{_metric(latency['p50_s'], '.3g', ' s')}, 99 % {_metric(latency['p99_s'], '.3g', ' s')}"
         )
     lines += unusable_lines(figures)
     lines.append(
-        f"advisor, in the last update: {_measured(last, '')}, override {share(last.get('override'))}"
+        f"advisor, in the last update: {_select_metrics(last, '')}, override {share(last.get('override'))}"
     )
     for number, member in enumerate(figures.get("members", ())):
-        lines.append(f"  member {number}, {member['kind']}: {_measured(last, f'/{number}')}")
+        lines.append(f"  member {number}, {member['kind']}: {_select_metrics(last, f'/{number}')}")
     stall = own["stall_ms"]["delta"], own["stall_ms"]["wanted"]
     calls = sum(part["calls"] for part in stall)
     lines.append(
@@ -394,12 +410,13 @@ def figure_lines(
     )
     if figures["silent"]:
         lines.append(f"advisor: silent since {figures['silent']}")
-    return [*lines, closing_line(closing_figures(figures, history))]
+    return [*lines, closing_line(closing_metrics(figures, history))]
 
 
-def _measured(last: Mapping[str, Any], suffix: str) -> str:
-    """What the metrics of an update say about an advisor. suffix: of its metrics, as `/0`; "" for
-    all advisors.
+def _select_metrics(last: Mapping[str, Any], suffix: str) -> str:
+    """Format what the metrics of an update say about an advisor.
+
+    suffix: of its metrics, as `/0`; "" for all advisors.
     """
     found = {
         name: last.get(f"{name}{suffix}")
@@ -419,16 +436,16 @@ def _measured(last: Mapping[str, Any], suffix: str) -> str:
 
 
 def _skill(found: Mapping[str, Any]) -> str:
-    """What was scored, and the trust that follows."""
+    """Format what was scored, and the trust that follows."""
     independent = found.get("advice_independent")
     worth = f", worth {independent:,.0f} independent" if independent else ""
     return (
         f"hit rate {share(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, "
-        f"trust {_figure(found['trust'], '.3g', ' (log-odds)')}"
+        f"trust {_metric(found['trust'], '.3g', ' (log-odds)')}"
     )
 
 
-def _figure(value: float | None, form: str, unit: str) -> str:
+def _metric(value: float | None, form: str, unit: str) -> str:
     return "n/a" if value is None else f"{value:{form}}{unit}"
 
 
@@ -448,9 +465,10 @@ def _figure(value: float | None, form: str, unit: str) -> str:
 FIGURES = "advice.json"  # in a run's folder
 
 
-def check_whole(path: Path, recorded: Recorded) -> None:
-    """Check a journal against the run folder that it lies in. Without such a folder, nothing can be
-    checked.
+def check_whole(path: Path, recorded: LoadedJournal) -> None:
+    """Check a journal against the run folder that it lies in.
+
+    Without such a folder, nothing can be checked.
 
     Raises JournalError, which names the first missing line: the newest checkpoint or `advice.json`
     knows more deltas, or the run has finished and the journal has no end.
@@ -458,30 +476,31 @@ def check_whole(path: Path, recorded: Recorded) -> None:
     folder = path.parent
     if path.name != advising.JOURNAL or not (folder / "manifest.json").is_file():
         return
-    figures = recorded_figures(path) or {}
+    figures = recorded_metrics(path) or {}
     for where, position in _positions(folder):
         check_position(path, recorded.digests, position, where)
     if (known := int(figures.get("deltas", 0))) > recorded.position.deltas:
-        raise _cut(path, recorded, f"{folder / FIGURES} counts {known:,} deltas")
+        raise _make_cut_error(path, recorded, f"{folder / FIGURES} counts {known:,} deltas")
     # A journal that could not be ended, as on a full disk, is complete without an end.
     if (folder / SUMMARY).is_file() and not recorded.ended and figures.get("journal_ended", True):
-        raise _cut(
+        raise _make_cut_error(
             path,
             recorded,
             f"the run has finished ({folder / SUMMARY}), and a finished run ends its journal",
         )
 
 
-def _cut(path: Path, recorded: Recorded, why: str) -> JournalError:
+def _make_cut_error(path: Path, recorded: LoadedJournal, why: str) -> JournalError:
     return JournalError(
         f"{path}: line {recorded.position.deltas + 2} is missing: {why}; the journal was cut. Restore "
         "the file, or record a new one"
     )
 
 
-def recorded_figures(path: Path) -> dict[str, Any] | None:
-    """The figures about the advisor in the run folder of the journal at `path`; None if there are
-    none.
+def recorded_metrics(path: Path) -> dict[str, Any] | None:
+    """Read the metrics about the advisor in the run folder of the journal at `path`.
+
+    None if there are none.
 
     Raises JournalError where the file is not valid JSON.
     """
@@ -497,8 +516,10 @@ def recorded_figures(path: Path) -> dict[str, Any] | None:
 
 
 def _positions(folder: Path) -> Iterator[tuple[str, JournalPosition]]:
-    """The place in the journal that each checkpoint was written after, the newest first.
-    Checkpoints whose manifest cannot be read are left out: another may know."""
+    """Yield the place in the journal that each checkpoint was written after, the newest first.
+
+    Checkpoints whose manifest cannot be read are left out: another may know.
+    """
     for _, checkpoint in reversed(list_checkpoints(folder / "checkpoints")):
         try:
             found: Mapping[str, Any] = json.loads(
@@ -518,18 +539,20 @@ LAST = (
 )  # metrics of which the last update's value counts
 
 
-def closing_figures(
+def closing_metrics(
     figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The figures of `closing_line`, as JSON values; None where one is undefined or was not kept.
+    """Return the metrics of `closing_line`, as JSON values.
 
-    figures: of `TrainingAdvisor.close`, or as many of them as exist; `kind` must. history: rows of
-        metrics, one per
-    update of the whole training.
+    One that is undefined or was not kept is None.
 
-    kind: of the advisor. query_rate: share of the decisions with advice. requests: sent to the
-        advisor by the last
-    process of the training. hit_rate, advice_scored, trust, agreement: metrics of the last update.
+    figures: of `TrainingAdvisor.close`, or as many of them as exist; `kind` must.
+    history: rows of metrics, one per update of the whole training.
+
+    kind: of the advisor.
+    query_rate: share of the decisions with advice.
+    requests: sent to the advisor by the last process of the training.
+    hit_rate, advice_scored, trust, agreement: metrics of the last update.
     """
     shares = [share for row in history if (share := _number(row.get("advice_share"))) is not None]
     last = history[-1] if history else {}
@@ -542,8 +565,9 @@ def closing_figures(
 
 
 def closing_line(found: Mapping[str, Any]) -> str:
-    """One line: `LLM query rate: NN.N %`, then requests, hit rate, trust and agreement. found:
-    `closing_figures`.
+    """Format one line: `LLM query rate: NN.N %`, then requests, hit rate, trust and agreement.
+
+    found: `closing_metrics`.
     """
     requests = "no requests" if found["requests"] is None else f"{found['requests']:,} requests"
     return (
@@ -555,19 +579,20 @@ def closing_line(found: Mapping[str, Any]) -> str:
 def closing_of(
     path: Path, kind: str, history: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """`closing_figures` of the run in a folder; None if it had no advisor. kind: its
-    `advisor.kind`.
+    """Return `closing_metrics` of the run in a folder; None if it had no advisor.
 
-    Without `advice.json` (a process was killed after its last update) the figures come from the
+    kind: its `advisor.kind`.
+
+    Without `advice.json` (a process was killed after its last update) the values come from the
     metrics alone.
     """
     if kind in ("off", "none"):
         return None
     file = path / "advice.json"
     kept = digests.read_json(file) if file.is_file() else {}
-    return closing_figures(kept | {"kind": kind}, history)
+    return closing_metrics(kept | {"kind": kind}, history)
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

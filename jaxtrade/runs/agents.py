@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, digest_of, make_config, read_values
 from jaxtrade.config.learners import TUNABLE
-from jaxtrade.config.load import Agent, agents_of, changed_config, config_of, module_names
+from jaxtrade.config.load import SweepAgent, agents_of, changed_config, config_of, module_names
 from jaxtrade.config.sweep import SweepConfig, examples_of, flat, range_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError
@@ -34,18 +34,19 @@ BEST = "best"  # the folder of a search's best setting, trained as an ordinary r
 
 
 def folder_of(path: Path, number: int) -> Path:
-    """The folder of program `number` in that of its sweep."""
+    """Return the folder of program `number` in that of its sweep."""
     return path / f"group_{number}"
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a folder is that of a sweep of several programs, or of a search."""
+    """Return whether a folder is that of a sweep of several programs, or of a search."""
     return (path / SWEEP).is_file()
 
 
 def runs_of(path: Path) -> list[Path]:
-    """The folders of the runs that a sweep or a search trains at the end, whether they exist yet or
-    not.
+    """List the folders of the runs that a sweep or a search trains at the end.
+
+    They may not exist yet.
     """
     found = digests.read_json(path / SWEEP, "restore it, or start the sweep anew")
     return (
@@ -56,8 +57,9 @@ def runs_of(path: Path) -> list[Path]:
 
 
 def read_sweep(path: Path) -> RunConfig:
-    """The configuration of a sweep of several programs. Raises ConfigError if its folder is
-    damaged.
+    """Read the configuration of a sweep of several programs.
+
+    Raises ConfigError if its folder is damaged.
     """
     if not (path / "config.yaml").is_file():
         raise ConfigError(f"{path}: a sweep whose config.yaml is missing; start it anew")
@@ -105,7 +107,7 @@ def check_search(config: RunConfig) -> None:
 
 
 def batch_of(config: RunConfig, settings: Sequence[Mapping[str, Any]]) -> RunConfig:
-    """The configuration of one batch: a sweep over its settings."""
+    """Configure one batch: a sweep over its settings."""
     own = SweepConfig(settings=tuple(dict(each) for each in settings))
     return config.model_copy(
         update={"sweep": own, "train": config.train.model_copy(update={"num_seeds": 1})}
@@ -120,9 +122,13 @@ RULES = (
 )  # sections whose keys are numbers of the environment's parameters
 
 
-class Group(NamedTuple):
-    """The agents of a sweep that train as one program. config: of a run with these agents alone.
-    agents: their indices in the sweep. static: what decides their program, key -> value."""
+class SweepGroup(NamedTuple):
+    """The agents of a sweep that train as one program.
+
+    config: of a run with these agents alone.
+    agents: their indices in the sweep.
+    static: what decides their program, key -> value.
+    """
 
     config: RunConfig
     agents: tuple[int, ...]
@@ -130,8 +136,9 @@ class Group(NamedTuple):
 
 
 def static_of(config: RunConfig) -> dict[str, Any]:
-    """What decides the program of an agent alone, as nested plain values. Agents with equal values
-    share a program.
+    """Return what decides the program of an agent alone, as nested plain values.
+
+    Agents with equal values share a program.
     """
     values = config.model_dump(mode="json", exclude={"sweep", "seed"})
     own = values.get(config.algorithm)
@@ -151,30 +158,32 @@ def static_of(config: RunConfig) -> dict[str, Any]:
     return values
 
 
-def groups_of(config: RunConfig) -> tuple[Group, ...]:
-    """The programs that a run needs, in the order of their first agents. Most runs need one.
+def groups_of(config: RunConfig) -> tuple[SweepGroup, ...]:
+    """List the programs that a run needs, in the order of their first agents. Most runs need one.
 
     If all agents of a sweep fit the configuration's own program, its `config` is the configuration
     itself. Raises ConfigError for a setting that is at fault.
     """
-    alone = (Group(config, tuple(range(config.agents)), {}),)
+    alone = (SweepGroup(config, tuple(range(config.agents)), {}),)
     if not config.lists_agents:
         return alone
-    found, statics = dict[str, list[Agent]](), dict[str, dict[str, Any]]()
+    found, statics = dict[str, list[SweepAgent]](), dict[str, dict[str, Any]]()
     for agent in agents_of(config):
         static = static_of(config_of(config, agent))
         digest = digest_of(static)
         statics[digest] = static
         found.setdefault(digest, []).append(agent)
-    own = digest_of(static_of(config_of(config, Agent(0, config.seed, 0, {}))))
+    own = digest_of(static_of(config_of(config, SweepAgent(0, config.seed, 0, {}))))
     if list(found) == [own]:
         return alone
     deciding = _deciding([*statics.values()], agents_of(config))
     return tuple(_group(config, agents, deciding) for agents in found.values())
 
 
-def _deciding(statics: Sequence[Mapping[str, Any]], agents: Sequence[Agent]) -> tuple[str, ...]:
-    """The keys of the settings that differ between the programs."""
+def _deciding(
+    statics: Sequence[Mapping[str, Any]], agents: Sequence[SweepAgent]
+) -> tuple[str, ...]:
+    """Find the keys of the settings that differ between the programs."""
     every = [dict(flat(each)) for each in statics]
     paths = dict.fromkeys(path for each in every for path in each)
     differ = [path for path in paths if len({json.dumps(each.get(path)) for each in every}) > 1]
@@ -184,22 +193,22 @@ def _deciding(statics: Sequence[Mapping[str, Any]], agents: Sequence[Agent]) -> 
     )
 
 
-def _group(config: RunConfig, agents: Sequence[Agent], deciding: Sequence[str]) -> Group:
-    """One program: the configuration of its first agent, with the settings of all of them."""
+def _group(config: RunConfig, agents: Sequence[SweepAgent], deciding: Sequence[str]) -> SweepGroup:
+    """Make one program: the configuration of its first agent, with the settings of all of them."""
     first = agents[0]
     settings = tuple(dict(agent.overrides) for agent in agents[:: config.sweep.seeds])
     own = config_of(config, first._replace(seed=config.seed)).model_copy(
         update={"sweep": SweepConfig(settings=settings, seeds=config.sweep.seeds)}
     )
-    return Group(
+    return SweepGroup(
         own,
         tuple(agent.index for agent in agents),
         {key: first.overrides[key] for key in deciding if key in first.overrides},
     )
 
 
-def announcement(groups: Sequence[Group]) -> str:
-    """One line about the programs of a sweep that needs several."""
+def announcement(groups: Sequence[SweepGroup]) -> str:
+    """Format one line about the programs of a sweep that needs several."""
     sizes = [len(group.agents) for group in groups]
     each = (
         f"{several(sizes[0], 'agent')} each"
@@ -214,9 +223,11 @@ def announcement(groups: Sequence[Group]) -> str:
 
 
 def table(config: RunConfig, group: Sequence[int] | None = None) -> list[dict[str, Any]]:
-    """The agents of a run as plain data, one row each. group: of a sweep of several programs, the
-    program of each;
-    `number` is then the agent's number in that program."""
+    """Return the agents of a run as plain data, one row each.
+
+    group: of a sweep of several programs, the program of each; `number` is then the agent's number
+        in that program.
+    """
     rows = [agent._asdict() | {"overrides": dict(agent.overrides)} for agent in agents_of(config)]
     if group is None:
         return rows
@@ -259,7 +270,7 @@ FOUND = {
 }
 
 
-class Start(enum.StrEnum):
+class FolderChoice(enum.StrEnum):
     """What `--auto-resume` does with a run folder."""
 
     NEW = "new"
@@ -267,24 +278,24 @@ class Start(enum.StrEnum):
     DONE = "done"
 
 
-def how_to_start(path: Path) -> Start:
-    """Whether the folder holds no run, one to go on with, or a finished one.
+def how_to_start(path: Path) -> FolderChoice:
+    """Return whether the folder holds no run, one to go on with, or a finished one.
 
     A run that its limit of time has ended (`control.wall_clock`) has a summary too, and goes on. A
     sweep has finished when all its runs have.
     """
     if is_sweep(path):
         return (
-            Start.DONE
-            if all(how_to_start(run) is Start.DONE for run in runs_of(path))
-            else Start.CONTINUE
+            FolderChoice.DONE
+            if all(how_to_start(run) is FolderChoice.DONE for run in runs_of(path))
+            else FolderChoice.CONTINUE
         )
     if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
-        return Start.NEW
+        return FolderChoice.NEW
     if not (path / rundir.SUMMARY).is_file():
-        return Start.CONTINUE
+        return FolderChoice.CONTINUE
     reason = digests.read_json(path / rundir.SUMMARY).get("stop_reason")
-    return Start.CONTINUE if str(reason).startswith(FREE[0]) else Start.DONE
+    return FolderChoice.CONTINUE if str(reason).startswith(FREE[0]) else FolderChoice.DONE
 
 
 def require_own(asked: RunConfig, path: Path) -> None:
@@ -294,7 +305,7 @@ def require_own(asked: RunConfig, path: Path) -> None:
     """
     own = read_sweep(path) if is_sweep(path) else rundir.read_run(path)[0]
     if differ := [
-        f"{key}: {_shown(mine)}, the run has {_shown(its)}"
+        f"{key}: {_format_value(mine)}, the run has {_format_value(its)}"
         for key, mine, its in differing(asked, own)
     ]:
         raise ConfigError(
@@ -309,7 +320,7 @@ def require_own(asked: RunConfig, path: Path) -> None:
 
 
 def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]]:
-    """(key, value asked for, value of the run) of every key in which two configurations differ.
+    """Yield (key, asked value, the run's value) of every key in which two configurations differ.
 
     Passed over are `FREE`, a number of environments that was `auto`, what a run fills in by itself
     (`FOUND`), and files that are the same file by another path.
@@ -317,8 +328,8 @@ def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]
     mine, its = (dict(flat(config.model_dump(mode="json"))) for config in (asked, own))
     same = {
         key
-        for key, path in files.named(asked).items()
-        if (other := files.named(own).get(key)) is not None
+        for key, path in files.list_files(asked).items()
+        if (other := files.list_files(own).get(key)) is not None
         and Path(path).resolve() == Path(other).resolve()
     }
     for key in sorted(mine.keys() | its.keys()):
@@ -334,17 +345,17 @@ def differing(asked: RunConfig, own: RunConfig) -> Iterator[tuple[str, Any, Any]
             yield key, value, other
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
 def changes_bits(overrides: Sequence[str]) -> list[str]:
-    """The overrides `a.b=value` that a resumed run refuses."""
+    """List the overrides `a.b=value` that a resumed run refuses."""
     return [override for override in overrides if override.partition("=")[0].strip() not in FREE]
 
 
 def resumed_config(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """The configuration of a resumed run, with the overrides.
+    """Apply the overrides to the configuration of a resumed run.
 
     Raises ConfigError for another key than those of `FREE`, and for a value that is wrong.
     """

@@ -1,6 +1,4 @@
-"""`rollout.num_envs: auto`: measure the run's own update at several sizes, and remember what was
-chosen.
-"""
+"""`rollout.num_envs: auto`: measure the run's update at several sizes, and keep the choice."""
 
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.limits import available_memory
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs.beginning import METRICS
+from jaxtrade.runs.initial_state import METRICS
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.compiling import described
+from jaxtrade.storage.compiling import describe_arguments
 from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
 from jaxtrade.version import __version__
@@ -49,11 +47,14 @@ LEAST_UPDATES = 50  # that a run has, whatever it would gain in speed
 TRIED = 256  # multiples of the number of groups among which the first size is sought
 
 
-class Measured(NamedTuple):
-    """One size. steps_per_second: of all agents together; None if the size was not run, because
-    `bytes` is too much.
-    bytes: the compiled program's need with two copies of the state. compile_seconds: of one
-        update."""
+class SizeMeasurement(NamedTuple):
+    """One size.
+
+    steps_per_second: of all agents together; None if the size was not run, because `bytes` is
+        too much.
+    bytes: the compiled program's need with two copies of the state.
+    compile_seconds: of one update.
+    """
 
     num_envs: int
     steps_per_second: float | None
@@ -65,12 +66,12 @@ class Choice(NamedTuple):
     """The size that was chosen, what was measured, and why the search ended."""
 
     num_envs: int
-    measured: tuple[Measured, ...]
+    measured: tuple[SizeMeasurement, ...]
     reason: str
 
 
-def sized(config: RunConfig, num_envs: int) -> RunConfig:
-    """The configuration with a number of environments, and with minibatches that keep their rows.
+def set_num_envs(config: RunConfig, num_envs: int) -> RunConfig:
+    """Set the number of environments, with minibatches that keep their rows.
 
     Where `num_minibatches` of the learner is auto, it becomes as many as have `AUTO_ROWS` rows
     each, without the limit on their number that auto has: with it, minibatches would grow, and
@@ -91,11 +92,13 @@ def sized(config: RunConfig, num_envs: int) -> RunConfig:
 
 
 def sizes(config: RunConfig) -> Iterator[int]:
-    """The sizes to measure: the smallest that fits and fills a minibatch, and its doublings, as
-    long as a run of
-    `train.total_timesteps` has `LEAST_UPDATES` updates. Raises ConfigError if none fits."""
+    """Yield the sizes to measure: the smallest that fits and fills a minibatch, and its doublings.
+
+    They go on as long as a run of `train.total_timesteps` has `LEAST_UPDATES` updates. Raises
+    ConfigError if none fits.
+    """
     rollout = config.rollout
-    first = _first(config)
+    first = _smallest_size(config)
     most = min(config.train.total_timesteps // LEAST_UPDATES, MOST_ROWS - 1) // rollout.num_steps
     yield from itertools.takewhile(
         lambda number: number == first or number <= most,
@@ -103,13 +106,13 @@ def sizes(config: RunConfig) -> Iterator[int]:
     )
 
 
-def _first(config: RunConfig) -> int:
-    """The smallest number of environments that fits. Raises ConfigError."""
+def _smallest_size(config: RunConfig) -> int:
+    """Find the smallest number of environments that fits. Raises ConfigError."""
     group, fault = config.rollout.num_shards, None
     least = -(-AUTO_ROWS // (config.rollout.num_steps * group))
     for number in range(least * group, (least + TRIED) * group, group):
         try:
-            sized(config, number)
+            set_num_envs(config, number)
             return number
         except ConfigError as error:
             fault = error
@@ -120,12 +123,13 @@ def _first(config: RunConfig) -> int:
 
 def search(
     candidates: Iterable[int],
-    measure: Callable[[int], Measured],
+    measure: Callable[[int], SizeMeasurement],
     limit: int | None,
     steps: float = math.inf,
 ) -> Choice:
-    """Measure sizes, the smallest first, until one is not worth it -> the smallest that is about as
-    fast as any.
+    """Measure sizes, the smallest first, until one is not worth it.
+
+    Return the smallest that is about as fast as any.
 
     Args:
         candidates: from `sizes`.
@@ -137,7 +141,10 @@ def search(
             where compiling the last size took longer.
     Raises OutOfMemoryError if the first size does not fit, and ConfigError if other keys refuse it.
     """
-    found, reason = list[Measured](), f"more would leave the run fewer than {LEAST_UPDATES} updates"
+    found, reason = (
+        list[SizeMeasurement](),
+        f"more would leave the run fewer than {LEAST_UPDATES} updates",
+    )
     for number in candidates:
         if found and (takes := steps / _speed(found[-1])) / 2 < found[-1].compile_seconds:
             reason = (
@@ -147,7 +154,7 @@ def search(
             break
         try:
             now = measure(number)
-            if _ends(found, now):  # perhaps because the machine was slow for a moment
+            if _is_search_over(found, now):  # perhaps because the machine was slow for a moment
                 found[-1], now = (
                     _faster(each, measure(each.num_envs)) for each in (found[-1], now)
                 )
@@ -167,7 +174,7 @@ def search(
             reason = f"{number:,} need {size(now.bytes)}, and a run may take {size(limit or 0)}"
             break
         found.append(now)
-        if _ends(found[:-1], now):
+        if _is_search_over(found[:-1], now):
             gain = max(map(_speed, found[-2:])) / _speed(found[-3])
             reason = (
                 f"{found[-2].num_envs:,} and {number:,} gain at most {gain - 1:+.0%} over "
@@ -184,9 +191,11 @@ def search(
     return Choice(chosen.num_envs, tuple(found), reason)
 
 
-def _ends(found: Sequence[Measured], now: Measured) -> bool:
-    """Whether the last of `found` and the size after it are not worth it. One doubling alone says
-    little: small gains add up."""
+def _is_search_over(found: Sequence[SizeMeasurement], now: SizeMeasurement) -> bool:
+    """Return whether the last of `found` and the size after it are not worth it.
+
+    One doubling alone says little: small gains add up.
+    """
     return (
         now.steps_per_second is not None
         and len(found) > 1
@@ -194,19 +203,21 @@ def _ends(found: Sequence[Measured], now: Measured) -> bool:
     )
 
 
-def _faster(one: Measured, other: Measured) -> Measured:
-    """The better of two measurements of one size, of which the second may not have run."""
+def _faster(one: SizeMeasurement, other: SizeMeasurement) -> SizeMeasurement:
+    """Choose the better of two measurements of one size, of which the second may not have run."""
     return one if other.steps_per_second is None else max(one, other, key=_speed)
 
 
-def _speed(measured: Measured) -> float:
+def _speed(measured: SizeMeasurement) -> float:
     assert measured.steps_per_second is not None
     return measured.steps_per_second
 
 
 def line(choice: Choice, config: RunConfig, where: str) -> str:
-    """One line about a choice. config: the run's, with the number. where: what was measured on, or
-    where it is from.
+    """Format one line about a choice.
+
+    config: the run's, with the number.
+    where: what was measured on, or where it is from.
     """
     speeds = ", ".join(f"{each.num_envs:,}: {_speed(each):,.0f}" for each in choice.measured)
     measured = f"steps/s by number {speeds}; " if speeds else ""
@@ -241,14 +252,14 @@ HARMLESS = frozenset(
     }
 )
 
-Measure = Callable[[Setup, int | None], Measured]
+Measure = Callable[[Setup, int | None], SizeMeasurement]
 
 
-class Sized(NamedTuple):
+class SizedSetup(NamedTuple):
     """A setup whose number of environments is known.
 
-    asked: the configuration as it was given. choice: how the number was found; None if the user
-        gave it.
+    asked: the configuration as it was given.
+    choice: how the number was found; None if the user gave it.
     """
 
     setup: Setup
@@ -257,8 +268,9 @@ class Sized(NamedTuple):
 
 
 def memory_left() -> int | None:
-    """Bytes that are free on the device: of an accelerator its own, on a CPU the machine's. None if
-    unknown.
+    """Return the bytes that are free on the device; None if unknown.
+
+    They are an accelerator's own, on a CPU the machine's.
     """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
@@ -269,9 +281,10 @@ def memory_left() -> int | None:
     )
 
 
-def measure_update(setup: Setup, limit: int | None) -> Measured:
-    """Compile and time the update of a run, with all its agents. limit: bytes; a larger need is not
-    run.
+def measure_update(setup: Setup, limit: int | None) -> SizeMeasurement:
+    """Compile and time the update of a run, with all its agents.
+
+    limit: bytes; a larger need is not run.
 
     The need counts the state twice, because the training loop keeps one to go back to.
     """
@@ -286,50 +299,51 @@ def measure_update(setup: Setup, limit: int | None) -> Measured:
     needed = (program_bytes(program) or state_bytes + tree_bytes(params)) + state_bytes
     number = setup.config.rollout.num_envs
     if limit is not None and needed > limit:
-        return Measured(number, None, needed, seconds)
+        return SizeMeasurement(number, None, needed, seconds)
     state, times = init(keys, params), list[float]()
     while len(times) <= LEAST_REPEATS or sum(times[1:]) < SECONDS:  # the first is a warm-up
         start = time.perf_counter()
         state, _ = jax.block_until_ready(program(state, params))
         times.append(time.perf_counter() - start)
     steps = setup.algorithm.info.steps_per_update * setup.stack.count
-    return Measured(number, steps / statistics.median(times[1:]), needed, seconds)
+    return SizeMeasurement(number, steps / statistics.median(times[1:]), needed, seconds)
 
 
-def remembered_in() -> Path | None:
-    """The folder of choices, where JAX keeps compiled programs. None if it keeps none in a local
-    folder.
+def choices_folder() -> Path | None:
+    """Return the folder of choices, where JAX keeps compiled programs.
+
+    None if it keeps none in a local folder.
     """
     found = jax.config.jax_compilation_cache_dir  # pyright: ignore
     off = not jax.config.jax_enable_compilation_cache  # pyright: ignore
     return None if off or found is None or "://" in str(found) else Path(found) / FOLDER
 
 
-def prepared(
+def prepare_sized(
     config: RunConfig,
     folder: Path | None,
     screen: Screen,
     measure: Measure = measure_update,
     left: Callable[[], int | None] = memory_left,
-) -> Sized:
-    """`setup.prepare`, after measuring how many environments the run has if its configuration says
-    `auto`.
+) -> SizedSetup:
+    """Do `setup.prepare`, after measuring how many environments the run has if that is `auto`.
 
     Args:
         folder: where choices are remembered, by device, versions, settings, shapes and
             configuration. None: a choice is neither read nor kept.
-        measure: of a setup, within a limit in bytes. left: bytes that are free.
+        measure: of a setup, within a limit in bytes.
+        left: bytes that are free.
     Raises ConfigError, DataError, OutOfMemoryError.
     """
     if not config.rollout.auto:
-        return Sized(prepare(config), config)
+        return SizedSetup(prepare(config), config)
     if config.advisor.on:
         raise ConfigError(
             f"rollout.num_envs=auto with advisor.kind={config.advisor.kind}: how fast an advisor answers "
             "cannot be measured before the run; give a number"
         )
     candidates = list(sizes(config))
-    setup = prepare(sized(config, candidates[0]))
+    setup = prepare(set_num_envs(config, candidates[0]))
     if len(candidates) == 1:
         reason = (
             f"it is the smallest that fits, and more would leave the run fewer than {LEAST_UPDATES} "
@@ -337,7 +351,7 @@ def prepared(
         )
         choice = Choice(candidates[0], (), reason)
         screen.message(line(choice, setup.config, "not measured"))
-        return Sized(setup, config, choice)
+        return SizedSetup(setup, config, choice)
     own = None if folder is None or config.imports else _path(folder, setup)
     free = left()
     limit = None if free is None else int(SHARE * free)
@@ -347,10 +361,10 @@ def prepared(
     )
     if choice is None:
 
-        def at(number: int) -> Measured:
+        def at(number: int) -> SizeMeasurement:
             screen.phase("measuring", f"{number:,} environments")
             gc.collect()  # of the size before, so that two are not held at once
-            return measure(with_learner_of(setup, sized(config, number)), limit)
+            return measure(with_learner_of(setup, set_num_envs(config, number)), limit)
 
         steps = config.train.total_timesteps * setup.stack.count
         choice, where = (
@@ -359,14 +373,15 @@ def prepared(
         )
         if own is not None:
             _write(own, choice, screen)
-    setup = with_learner_of(setup, sized(config, choice.num_envs))
+    setup = with_learner_of(setup, set_num_envs(config, choice.num_envs))
     screen.message(line(choice, setup.config, where))
-    return Sized(setup, config, choice)
+    return SizedSetup(setup, config, choice)
 
 
-def fewer(found: Sized, path: Path) -> Sized | None:
-    """What is tried after memory ran out: the next smaller size that was measured. The folder of
-    the new run at `path` is removed, and made again.
+def shrink_setup(found: SizedSetup, path: Path) -> SizedSetup | None:
+    """Shrink a run to the next smaller size that was measured, after memory ran out.
+
+    The folder of the new run at `path` is removed, and made again.
 
     None if the number was not chosen here, is the smallest, or something was trained with it.
     """
@@ -376,7 +391,9 @@ def fewer(found: Sized, path: Path) -> Sized | None:
     if not smaller or _has_trained(path):
         return None
     shutil.rmtree(path, ignore_errors=True)
-    return found._replace(setup=with_learner_of(found.setup, sized(found.asked, max(smaller))))
+    return found._replace(
+        setup=with_learner_of(found.setup, set_num_envs(found.asked, max(smaller)))
+    )
 
 
 def _has_trained(path: Path) -> bool:
@@ -386,9 +403,10 @@ def _has_trained(path: Path) -> bool:
     )
 
 
-def document(choice: Choice, num_envs: int) -> dict[str, Any]:
-    """What a run's manifest says about a choice. num_envs: what the run has, after any
-    shrinking.
+def describe_choice(choice: Choice, num_envs: int) -> dict[str, Any]:
+    """Describe a choice for a run's manifest.
+
+    num_envs: what the run has, after any shrinking.
     """
     return {
         "num_envs": num_envs,
@@ -398,7 +416,7 @@ def document(choice: Choice, num_envs: int) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The processor's model and instructions."""
+    """Identify the processor: its model and instructions."""
     told = Path("/proc/cpuinfo")
     if not told.exists():
         return f"{platform.machine()} {platform.processor()} {platform.version()}"
@@ -412,7 +430,7 @@ def _processor() -> str:
 
 
 def _surroundings() -> dict[str, Any]:
-    """Versions, settings and the device, as plain values."""
+    """Collect versions, settings and the device, as plain values."""
     device = jax.local_devices()[0]
     settings = {
         name: str(value) for name, value in jax.config.values.items() if name not in HARMLESS
@@ -439,7 +457,7 @@ def _path(folder: Path, setup: Setup) -> Path:
     whole = {
         "surroundings": _surroundings(),
         "facts": setup.facts,
-        "shapes": described(setup.agents.params),
+        "shapes": describe_arguments(setup.agents.params),
         "jaxtrade": __version__,
     }
     return (
@@ -449,13 +467,14 @@ def _path(folder: Path, setup: Setup) -> Path:
 
 
 def read_choice(path: Path, candidates: list[int], limit: int | None) -> Choice | None:
-    """A choice that was kept. None if there is none, if its file is damaged, or if it needs more
-    than `limit` bytes.
+    """Read a choice that was kept.
+
+    None if there is none, if its file is damaged, or if it needs more than `limit` bytes.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         measured = tuple(
-            Measured(**{name: each[name] for name in Measured._fields})
+            SizeMeasurement(**{name: each[name] for name in SizeMeasurement._fields})
             for each in found["measured"]
         )
         chosen = next(
@@ -472,7 +491,7 @@ def read_choice(path: Path, candidates: list[int], limit: int | None) -> Choice 
 def _write(path: Path, choice: Choice, screen: Screen) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, json.dumps(document(choice, choice.num_envs), indent=1) + "\n")
+        write_whole(path, json.dumps(describe_choice(choice, choice.num_envs), indent=1) + "\n")
     except OSError as error:
         screen.message(
             f"note: {path}: the number of environments is measured again at the next start: {error}"

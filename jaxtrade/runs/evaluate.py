@@ -1,6 +1,4 @@
-"""Evaluate the policies of a run: on held-out sessions, over grids of assumptions, or bar by
-bar.
-"""
+"""Evaluate a run's policies: on held-out sessions, over grids of assumptions, or bar by bar."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from typing import Any
 import jax
 
 from jaxtrade.advisor.host.openai import with_model
-from jaxtrade.config import DataConfig, RunConfig, make_config, overridden
+from jaxtrade.config import DataConfig, RunConfig, apply_overrides, make_config
 from jaxtrade.config.accounts import check_account
 from jaxtrade.data.describe import round_turn, stop_warning
 from jaxtrade.data.members import file_of, member_configs
@@ -25,22 +23,22 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, write
 from jaxtrade.evaluation.evaluators import evaluator_of
-from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.evaluation.report import BEST
 from jaxtrade.evaluation.result import SetResult
+from jaxtrade.evaluation.results_table import BEST
 from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.test_set_history import day_bars
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.agents import resumed_config
-from jaxtrade.runs.compute import restore
-from jaxtrade.runs.openings import count_opening, count_replay, days_label
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
-from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
+from jaxtrade.runs.stored_run import chosen_number, chosen_numbers, read_policy
+from jaxtrade.runs.trial_log import count_look, count_replay, days_label
+from jaxtrade.runs.xla_settings import restore
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import Tell, json_text, several
+from jaxtrade.text import Log, json_text, several
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree, SessionSet
 
@@ -52,9 +50,8 @@ def begin_for_run(
 ) -> None:
     """Begin the programs that score and evaluate the policies of a run that trains.
 
-    state: the run's state, abstract or not. validation: parameters that show the validation
-        sessions, if the run
-    scores its policy on them.
+    state: the run's state, abstract or not.
+    validation: parameters that show the validation sessions, if the run scores its policy on them.
     """
     policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
     if validation is not None:
@@ -72,7 +69,9 @@ def begin_for_run(
 
 
 def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: str) -> None:
-    """Begin the programs that evaluate policies on a split. policy: one of them, abstract or not.
+    """Begin the programs that evaluate policies on a split.
+
+    policy: one of them, abstract or not.
 
     Does nothing for a run with an advisor, because the advice that an evaluation shows is not known
     yet, or for a split without sessions.
@@ -97,20 +96,21 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
 def open_run(
     path: Path, data: Path | None = None, advisor: bool = True, overrides: Sequence[str] = ()
 ) -> tuple[Setup, dict[str, Any]]:
-    """Setup and manifest of an existing run. Its configuration and data must be those that it was
-    trained with.
+    """Load the setup and manifest of an existing run.
+
+    Its configuration and data must be those that it was trained with.
 
     Args:
         data: a file that holds the run's bars, instead of its own; of a set, a folder with a file
             for each symbol.
         advisor: whether the run's own advisor is used.
         overrides: `a.b=value` of keys that may change (`runs.agents.FREE`).
+
     Raises:
         ConfigError (not a run, edited configuration, a key in `overrides` that may not change),
-        DataError (the data
-            are not there, or have changed).
+        DataError (the data are not there, or have changed).
     """
-    config, manifest = rundir.read_run(path, _instead(path, data))
+    config, manifest = rundir.read_run(path, _data_overrides(path, data))
     config = resumed_config(config, overrides)
     restore(config, manifest)  # before `prepare` starts JAX
     files.require(config, manifest, path, advisor)
@@ -126,9 +126,10 @@ def open_run(
     return setup, manifest
 
 
-def _instead(path: Path, data: Path | None) -> dict[str, str]:
-    """`--data` as a key. Raises ConfigError if the run reads no file of bars, DataError if there is
-    no such file.
+def _data_overrides(path: Path, data: Path | None) -> dict[str, str]:
+    """Convert `--data` to a key.
+
+    Raises ConfigError if the run reads no file of bars, DataError if there is no such file.
     """
     if data is None:
         return {}
@@ -167,11 +168,12 @@ OF_EVALUATION = (
 )
 
 
-def advised(
-    setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell
+def replace_advisor(
+    setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], log: Log
 ) -> Setup:
-    """The setup with another advisor. tell: receives one line where its server's only model is
-    taken.
+    """Replace the advisor of the setup.
+
+    log: receives one line where its server's only model is taken.
 
     Raises ConfigError if the run was trained without an advisor.
     """
@@ -206,13 +208,15 @@ def advised(
     for override in overrides:
         before, config = (
             config,
-            make_config(overridden(config.model_dump(mode="json"), [override]), where, stored=True),
+            make_config(
+                apply_overrides(config.model_dump(mode="json"), [override]), where, stored=True
+            ),
         )
         if config == before:
             raise ConfigError(
                 f"--set {override}: changes nothing, this is its value already; leave it out"
             )
-    config = with_model(config, tell)
+    config = with_model(config, log)
     check_advisor(config, setup.single)
     return replace(setup, config=config)
 
@@ -230,24 +234,24 @@ def under_account(setup: Setup, name: str) -> Setup:
             f"{name}"
         )
 
-    def ruled(config: RunConfig) -> RunConfig:
+    def with_rules(config: RunConfig) -> RunConfig:
         values = config.model_dump(mode="json") | {"account": {"preset": name}}
         return make_config(values, f"--account {name}", stored=True)
 
-    config, agents = ruled(setup.config), setup.agents
+    config, agents = with_rules(setup.config), setup.agents
     check_account(config.account)
     made = make_params(setup.market, setup.splits["train"], config)
     limits = {"account": made.account, "contract": made.contract}
     agents = replace(
         agents,
-        configs=tuple(map(ruled, agents.configs)),
+        configs=tuple(map(with_rules, agents.configs)),
         rules=tuple(rules.replace(account=made.account) for rules in agents.rules),
     )
     return replace(setup, config=config, params=setup.params.replace(**limits), agents=agents)
 
 
 def held_out(setup: Setup, split: str) -> SessionSet:
-    """The sessions of a split. Raises ConfigError if the run has none in it."""
+    """Return the sessions of a split. Raises ConfigError if the run has none in it."""
     sessions = setup.splits[split]
     if not int(sessions.count):
         raise ConfigError(
@@ -257,21 +261,25 @@ def held_out(setup: Setup, split: str) -> SessionSet:
     return sessions
 
 
-def keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
-    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is
-    written, so no lock is taken."""
-    return nullcontext() if setup.fusion is None else rundir.locked(path)
+def lock_if_advised(setup: Setup, path: Path) -> AbstractContextManager[None]:
+    """Hold the run's lock if the run has an advisor, whose answers may be saved.
+
+    Without one nothing is written, so no lock is taken.
+    """
+    return nullcontext() if setup.fusion is None else rundir.lock_run(path)
 
 
 def extent(setup: Setup, split: str, agents: int) -> str:
-    """What an evaluation runs over, in words."""
+    """Describe what an evaluation runs over, in words."""
     symbols, sessions = len(setup.symbols), several(int(setup.splits[split].count), "session")
     return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
 
 
 def folder_of(path: Path, split: str, other: bool = False, account: str | None = None) -> Path:
-    """The folder of an evaluation in that of its run. other: by another advisor than the run's
-    own. account: the preset of another account.
+    """Return the folder of an evaluation in that of its run.
+
+    other: by another advisor than the run's own.
+    account: the preset of another account.
     """
     words = [split, *(["advised"] if other else []), *([account] if account else [])]
     return path / "evaluation" / "-".join(words)
@@ -284,26 +292,27 @@ def evaluate_policies(
     path: Path,
     programs: Programs,
     screen: Screen,
-    tell: Tell | None,
+    log: Log | None,
     kind: str,
     other: bool = False,
     again: bool = False,
     account: str | None = None,
 ) -> Results:
-    """Evaluate policies on a split, compare them with the baselines, and write the results to
-    files.
+    """Evaluate policies on a split, compare them with the baselines, and write the results.
 
     The files go to `evaluation/<split>`; a run with several agents has one folder for each in it
-    (`Stack.folder`). Each agent of a sweep is evaluated under its own costs, account, brackets and
-    weights. Sampled agents use the same random draws for all, so that only the policies differ. Of
-    a set, each symbol is evaluated by itself and has a folder of its name in that of the
-    evaluation.
+    (`Stack.folder`). Each agent of a sweep is evaluated under its own costs, account, brackets
+    and weights. Sampled agents use the same random draws for all, so that only the policies
+    differ. Of a set, each symbol is evaluated by itself and has a folder of its name in that of
+    the evaluation.
 
     Args:
         policies: by the agent's number (`Stack.numbers`).
-        path: the run folder. programs: holds those that were begun for this evaluation.
-        screen: shows which agent is evaluated. tell: takes lines about the run. Default: the screen
-            takes them, and the logger what goes wrong with an advisor.
+        path: the run folder.
+        programs: holds those that were begun for this evaluation.
+        screen: shows which agent is evaluated.
+        log: takes lines about the run. Default: the screen takes them, and the logger what goes
+            wrong with an advisor.
         kind: the command, as the trial log names it. An evaluation that shows test sessions is
             entered there first.
         other: whether another advisor than the run's own is used.
@@ -316,7 +325,7 @@ def evaluate_policies(
     evaluator, steps = evaluator_of(setup.env), setup.steps(split)
     times = len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
-        params, known = params_shown(own, split, None if other else path, tell, again)
+        params, known = params_shown(own, split, None if other else path, log, again)
         notes = [days_label(setup, split), *([known.note] if known else [])]
         notes += [account_note(account)] if account else []
         for number, policy in policies.items():
@@ -348,7 +357,7 @@ def evaluate_policies(
                 steps=steps,
             )
             screen.step(f"{name}tables and pictures")
-    results = count_opening(
+    results = count_look(
         setup,
         _whole(setup, path, split, found),
         split,
@@ -356,7 +365,7 @@ def evaluate_policies(
         kind,
         other,
         sha,
-        tell or screen.message,
+        log or screen.message,
     )
     folder = folder_of(path, split, other, account)
     for number, result in results.items():  # its records say of which days and policy they are
@@ -368,8 +377,9 @@ def evaluate_policies(
 
 
 def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, Any]:
-    """Where an evaluation comes from. The machine is the one that evaluates, which need not be the
-    one that trained.
+    """Describe where an evaluation comes from.
+
+    The machine is the one that evaluates, which need not be the one that trained.
     """
     evolved = {"evolved": True} if setup.config.evolve.on else {}
     return (
@@ -384,7 +394,7 @@ def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, 
 def _whole(
     setup: Setup, path: Path, split: str, found: dict[int, dict[str, EvaluationResult]]
 ) -> Results:
-    """The result of each agent, from its evaluations by symbol."""
+    """Combine the evaluations by symbol into the result of each agent."""
     if len(setup.symbols) == 1:
         return {number: next(iter(each.values())) for number, each in found.items()}
     digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
@@ -400,8 +410,9 @@ def account_note(account: str) -> str:
 
 
 def refuse_joint(what: str, config: RunConfig) -> None:
-    """Raises ConfigError for what is built for one symbol alone. what: the command as it was
-    typed.
+    """Raise ConfigError for what is built for one symbol alone.
+
+    what: the command as it was typed.
     """
     if config.env.joint:
         raise ConfigError(
@@ -415,16 +426,17 @@ def refuse_joint(what: str, config: RunConfig) -> None:
 MOST_NAMES = 4  # of files in one line
 
 
-def ending(
+def evaluation_footer(
     path: Path, folder: Path, results: Results, config: RunConfig, advisor: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Give the lines below the table: the run's folder, its files, and commands to go on with.
+    """Yield lines below the table: the run's folder, its files, and commands to go on with.
 
     The commands work as printed: they have what this evaluation needed, and no more.
 
     Args:
-        path: the run's folder. folder: that of the evaluation. results: of the evaluation, by the
-            agents' numbers.
+        path: the run's folder.
+        folder: that of the evaluation.
+        results: of the evaluation, by the agents' numbers.
         config: of the run, with the paths at which its files were read.
         advisor: the words that chose another advisor or account than the run's own.
     Raises ConfigError if `path` is not a run's folder.
@@ -459,16 +471,16 @@ def ending(
         ("replay", *replay, *of_symbol): "one session, bar by bar",
         ("evaluate", *grid): "with other costs",
     }
-    commands = {rundir.quoted([*rundir.program(), *each]): why for each, why in words.items()}
+    commands = {
+        rundir.quote_command([*rundir.program(), *each]): why for each, why in words.items()
+    }
     widest = max(len(command) for command in commands)
     for label, (command, why) in zip_longest(("next",), commands.items(), fillvalue=""):
         yield f"{label:<9} {command:<{widest}}  # {why}"
 
 
 def _data(path: Path, config: RunConfig) -> list[str]:
-    """`--data PLACE`, if the bars were read from another place than the one that the run finds by
-    itself.
-    """
+    """Return `--data PLACE`, if the bars were read from elsewhere than where the run finds them."""
     used, own = (_bars_of(each.data) for each in (config, rundir.read_run(path)[0]))
     if used is None or used == own:
         return []
@@ -476,7 +488,7 @@ def _data(path: Path, config: RunConfig) -> list[str]:
 
 
 def _bars_of(data: DataConfig) -> Path | None:
-    """The file of the bars; of a set that of its first symbol."""
+    """Return the file of the bars; of a set that of its first symbol."""
     file: Any = data.per_market.get(data.markets[0], {}).get("file") if data.markets else data.file
     return None if file is None else Path(file)
 
@@ -490,7 +502,8 @@ class Request:
         The results are kept beside those of the run's own advisor.
     overrides: options of that advisor, as `advisor.key=value`.
     account: the preset whose rules hold instead of the run's own; kept apart, as with an advisor.
-    data: a file of the run's bars, instead of its own. screen: shows the progress.
+    data: a file of the run's bars, instead of its own.
+    screen: shows the progress.
     """
 
     path: Path
@@ -510,10 +523,10 @@ class Request:
         return folder_of(self.path, self.split, self.advisor is not None, self.account)
 
     def open(self) -> Setup:
-        """The setup of the run. Raises ConfigError, DataError."""
+        """Open the setup of the run. Raises ConfigError, DataError."""
         self.screen.phase("loading", "the market and the policy")
         setup, _ = open_run(self.path, self.data, self.advisor is None)
-        setup = advised(setup, self.path, self.advisor, self.overrides, self.screen.message)
+        setup = replace_advisor(setup, self.path, self.advisor, self.overrides, self.screen.message)
         if self.account is not None:
             setup = under_account(setup, self.account)
         if setup.env.has_brackets:
@@ -525,19 +538,22 @@ class Request:
         return setup
 
     def policies(self, config: RunConfig) -> dict[int, PyTree]:
-        """The policies, by the numbers of their agents. Raises ConfigError, CheckpointError."""
+        """Load the policies, by the numbers of their agents.
+
+        Raises ConfigError, CheckpointError.
+        """
         numbers = chosen_numbers(config, self.seed, self.agent)
         return {number: read_policy(self.path, config, number) for number in numbers}
 
 
 def evaluate_run(request: Request) -> str:
-    """Evaluate a finished run again. Returns the table as text, or JSON.
+    """Evaluate a finished run again. Return the table as text, or JSON.
 
     Raises ConfigError, DataError, CheckpointError.
     """
     setup, path, split, advisor = request.open(), request.path, request.split, request.advisor
     policies = request.policies(setup.config)
-    with rundir.locked(path), Programs() as programs:
+    with rundir.lock_run(path), Programs() as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
         # The advice that is saved stays that of all reports, so only an evaluation of every agent
         # adds to it.
@@ -557,12 +573,12 @@ def evaluate_run(request: Request) -> str:
     chosen = [word for key in request.overrides for word in ("--set", key)]
     other = [] if advisor is None else ["--advisor", advisor, *chosen]
     other += [] if request.account is None else ["--account", request.account]
-    request.screen.at_end(ending(path, request.folder, results, setup.config, other))
+    request.screen.at_end(evaluation_footer(path, request.folder, results, setup.config, other))
     return json_text(seeds.to_json(results)) if request.as_json else seeds.table(results)
 
 
 def chosen_symbol(setup: Setup, symbol: str | None) -> str:
-    """The symbol that was asked for, or the only one.
+    """Return the symbol that was asked for, or the only one.
 
     Raises ConfigError if the run has no such symbol, or has several and none was named.
     """
@@ -580,12 +596,15 @@ def chosen_symbol(setup: Setup, symbol: str | None) -> str:
 
 
 def replay_run(request: Request, session: str, symbol: str | None = None) -> Iterator[str]:
-    """Replay one session under the run's greedy policy, line by line. A test session is entered in
-    the trial log.
+    """Replay one session under the run's greedy policy, line by line.
 
-    request: of one policy, if the run has several. session: its trade date. symbol: whose session
-        it is; needed if the run has several. Raises ConfigError if the date is not a session of the
-        run.
+    A test session is entered in the trial log.
+
+    request: of one policy, if the run has several.
+    session: its trade date.
+    symbol: whose session it is; needed if the run has several.
+
+    Raises ConfigError if the date is not a session of the run.
     """
     path = request.path
     whole, _ = open_run(path, request.data)
@@ -597,7 +616,7 @@ def replay_run(request: Request, session: str, symbol: str | None = None) -> Ite
     notes: list[str] = []
     if split == "test":
         count_replay(whole, path, session, notes.append)
-    with keeping(setup, path):
+    with lock_if_advised(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
     _, params = whole.of_agent(number, chosen, params)
     replay = evaluator_of(setup.env).replay
@@ -608,8 +627,9 @@ def replay_run(request: Request, session: str, symbol: str | None = None) -> Ite
 
 
 def _split_of(setup: Setup, session: str) -> str | None:
-    """The held-out split (`test` or `validation`) that contains a trade date, or None for a
-    training session.
+    """Find the held-out split (`test` or `validation`) that contains a trade date.
+
+    None for a training session.
 
     A training session has no fixed advice: its advice changed while the run trained.
     """
@@ -620,7 +640,8 @@ def _split_of(setup: Setup, session: str) -> str | None:
 
 
 def history(path: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, one row per update. `action_share` and `end_share` are mappings from
-    name to share.
+    """Read the metrics of a run, one row per update.
+
+    `action_share` and `end_share` are mappings from name to share.
     """
     return read_rows(path / "metrics.jsonl")

@@ -2,9 +2,9 @@
 wherever it is read. And which of its modules may be imported.
 
 A manifest's `files` holds for each key (`data.file`, `data.contract`, `imports.NAME`, ...):
-`given`, the value in
-`config.yaml`; `absolute` and `relative`, its path then, the latter seen from the run folder; `bytes` and `sha256`. Runs
-of earlier versions have no such entry. Their paths are read as they were typed.
+`given`, the value in `config.yaml`; `absolute` and `relative`, its path then, the latter seen from
+the run folder; `bytes` and `sha256`. Runs of earlier versions have no such entry. Their paths are
+read as they were typed.
 """
 
 from __future__ import annotations
@@ -51,16 +51,19 @@ def allow_all(chosen: bool = True) -> None:
 
 
 def _file() -> Path:
-    """Where it is noted which modules a user's runs import, which outlives a cache. Raises
-    RuntimeError if the user has no home folder.
+    """Return the file that notes which modules a user's runs import, and outlives a cache.
+
+    Raises RuntimeError if the user has no home folder.
     """
     places = "XDG_STATE_HOME", ".local/state", "Library/Application Support"
     return user_folder(*places) / "imports.json"
 
 
 def remember(names: Iterable[str]) -> str | None:
-    """Note that this user made a run with these modules, which are imported. Returns what failed,
-    in a sentence: later commands will then ask."""
+    """Note that this user made a run with these modules, which are imported.
+
+    Return what failed, in a sentence: later commands will then ask.
+    """
     roots = [
         root
         for name in names
@@ -70,7 +73,7 @@ def remember(names: Iterable[str]) -> str | None:
         return None
     try:
         path = _file()
-        known = {**_known(path), **{_entry(root): None for root in roots}}
+        known = {**_read_known(path), **{_entry(root): None for root in roots}}
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, json.dumps(list(known)[-MOST:], indent=0) + "\n")
     except (OSError, RuntimeError) as error:
@@ -82,22 +85,26 @@ def remember(names: Iterable[str]) -> str | None:
 
 
 def require_trusted(names: Iterable[str], where: Path) -> None:
-    """Check that a run's modules may be imported. where: the run's folder.
+    """Check that a run's modules may be imported.
+
+    where: the run's folder.
 
     Raises ConfigError, naming the module's file, for one that nobody trusted.
     """
     for name in names:
         if _top(name) not in sys.modules:
-            require_file(name, _found(name), where)
+            require_file(name, _find_roots(name), where)
 
 
 def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
-    """Check that the module `name` may be imported from `roots`: its file, or the folders of a
-    package. Raises ConfigError, as `require_trusted`."""
+    """Check that the module `name` may be imported from `roots`: its file, or a package's folders.
+
+    Raises ConfigError, as `require_trusted`.
+    """
     if _all or name in _allowed:
         return
     try:
-        if roots and _entry(roots) in _known(_file()):
+        if roots and _entry(roots) in _read_known(_file()):
             return
     except RuntimeError:  # no home folder, so no list
         pass
@@ -113,7 +120,7 @@ def require_file(name: str, roots: Sequence[Path], where: Path) -> None:
 
 
 def roots_of(file: Path) -> tuple[Path, ...]:
-    """What is imported with a module's file: of a package the whole folder."""
+    """Return what is imported with a module's file: of a package the whole folder."""
     return ((file.parent if file.name == "__init__.py" else file).resolve(),)
 
 
@@ -122,8 +129,10 @@ def _top(name: str) -> str:
 
 
 def _roots(spec: importlib.machinery.ModuleSpec | None) -> tuple[Path, ...]:
-    """The file of a top-level module; the folders of a package, also of one without `__init__.py`.
-    Empty for a module that has no file, such as a built-in one."""
+    """Return the file of a top-level module; the folders of a package, also without `__init__.py`.
+
+    Empty for a module that has no file, such as a built-in one.
+    """
     if spec is None:
         return ()
     if spec.submodule_search_locations is not None:
@@ -133,9 +142,10 @@ def _roots(spec: importlib.machinery.ModuleSpec | None) -> tuple[Path, ...]:
     return (Path(spec.origin).resolve(),) if spec.origin is not None and spec.has_location else ()
 
 
-def _found(name: str) -> tuple[Path, ...]:
-    """`_roots` of a top-level module, as `registry.import_parts` will find it. Nothing is
-    imported.
+def _find_roots(name: str) -> tuple[Path, ...]:
+    """Return `_roots` of a top-level module, as `registry.import_parts` will find it.
+
+    Nothing is imported.
     """
     top = _top(name)
     return _roots(
@@ -145,7 +155,7 @@ def _found(name: str) -> tuple[Path, ...]:
 
 
 def _entry(roots: Sequence[Path]) -> str:
-    """The resolved places of a module, and the sha256 of all Python files there."""
+    """Return the resolved places of a module, and the sha256 of all Python files there."""
     digest = hashlib.sha256()
     for root in roots:
         for part in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
@@ -154,9 +164,10 @@ def _entry(roots: Sequence[Path]) -> str:
     return " ".join([*map(str, roots), digest.hexdigest()])
 
 
-def _known(path: Path) -> dict[str, None]:
-    """The entries of the list, in their order; none if it is absent or damaged: then the user is
-    asked.
+def _read_known(path: Path) -> dict[str, None]:
+    """Read the entries of the list, in their order.
+
+    There are none if it is absent or damaged: then the user is asked.
     """
     try:
         entries: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -174,8 +185,8 @@ _ADVISORS = ("table", "recorded", "replay")  # kinds whose name ends with a path
 _FLAGS = {"data.file": "--data"}
 
 
-def named(config: RunConfig) -> dict[str, str]:
-    """Key -> path of every file that a configuration names, as it names it."""
+def list_files(config: RunConfig) -> dict[str, str]:
+    """Map each key that names a file to the path, as the configuration names it."""
     found = {}
     for member in member_configs(config):
         prefix = f"data.per_market.{member.data.market}." if config.data.markets else "data."
@@ -190,36 +201,39 @@ def named(config: RunConfig) -> dict[str, str]:
     return found | files_of(config.advisor)
 
 
-def values(config: RunConfig) -> dict[str, Any]:
-    """Key -> value of every key that names a file. A panel with files is one value: its list of
-    members.
+def file_values(config: RunConfig) -> dict[str, Any]:
+    """Map each key that names a file to its value.
+
+    A panel with files is one value: its list of members.
     """
     found: dict[str, Any] = {
-        key: path for key, path in named(config).items() if not key.startswith("advisor.panel.")
+        key: path
+        for key, path in list_files(config).items()
+        if not key.startswith("advisor.panel.")
     }
     if "advisor.kind" in found:
         found["advisor.kind"] = config.advisor.kind
-    if len(found) < len(named(config)):
+    if len(found) < len(list_files(config)):
         found["advisor.panel"] = [member.model_dump(mode="json") for member in config.advisor.panel]
     return found
 
 
 def record(config: RunConfig, folder: Path) -> dict[str, dict[str, Any]]:
-    """The entry `files` of the manifest of a new run in `folder`."""
+    """Make the entry `files` of the manifest of a new run in `folder`."""
     found = {}
-    for key, given in named(config).items():
+    for key, given in list_files(config).items():
         path = _contract(given) if _is_contract(key) else Path(given)
         if path.is_file():  # a file that is named but not read may be absent
             found[key] = (
                 {"given": given}
-                | ({"shipped": True} if _is_shipped(given, key) else places(path, folder))
+                | ({"shipped": True} if _is_shipped(given, key) else path_forms(path, folder))
                 | _content(path)
             )
     for name in config.imports:
         module = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
         if module is not None and Path(module).is_file():
             found[f"imports.{name}"] = (
-                {"given": name} | places(Path(module), folder) | _content(Path(module))
+                {"given": name} | path_forms(Path(module), folder) | _content(Path(module))
             )
     return found
 
@@ -236,8 +250,8 @@ def _is_shipped(given: str, key: str) -> bool:
     return _is_contract(key) and not Path(given).is_file()
 
 
-def places(path: Path, folder: Path) -> dict[str, str]:
-    """`absolute`, and `relative` as seen from `folder`."""
+def path_forms(path: Path, folder: Path) -> dict[str, str]:
+    """Return the path as `absolute`, and as `relative` seen from `folder`."""
     path = path.resolve()
     found = {"absolute": str(path)}
     try:
@@ -255,12 +269,16 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def find_imports(manifest: Mapping[str, Any], folder: Path, names: Collection[str]) -> None:
-    """Make the modules that a run imports importable, wherever it is read from. Nothing is imported
-    here.
+    """Make the modules that a run imports importable, wherever it is read from.
+
+    Nothing is imported here.
 
     A module that Python finds is left to Python. Otherwise the recorded file must be the one of the
-    run, and one that the user trusts: its folder is searched from here on. names: the modules in
-    the run's configuration. Raises ConfigError for a file that nobody trusted.
+    run, and one that the user trusts: its folder is searched from here on.
+
+    names: the modules in the run's configuration.
+
+    Raises ConfigError for a file that nobody trusted.
     """
     for key, entry in manifest.get(FILES, {}).items():
         head, _, name = key.partition(".")
@@ -275,7 +293,10 @@ def find_imports(manifest: Mapping[str, Any], folder: Path, names: Collection[st
 
 
 def _is_found(module: str) -> bool:
-    """Whether Python finds a top-level module, or will when the current folder is searched too."""
+    """Return whether Python finds a top-level module.
+
+    The current folder counts, which will be searched too.
+    """
     here = Path.cwd() / module
     return (
         module in sys.modules
@@ -291,7 +312,7 @@ def locate(
     folder: Path,
     instead: Mapping[str, str] | None = None,
 ) -> RunConfig:
-    """The configuration of the run in `folder`, with the paths at which its files are now.
+    """Replace the paths of the run in `folder` by those at which its files are now.
 
     A file is looked for relative to the run folder, then at its former absolute path, then as it
     was typed. Of several that exist, the one with the recorded sha256 is taken. A file that is
@@ -328,7 +349,7 @@ def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
     per_market = {symbol: dict(keys) for symbol, keys in config.data.per_market.items()}
     panel = list(config.advisor.panel)
 
-    def moved(kind: str, path: str) -> str:
+    def move(kind: str, path: str) -> str:
         return f"{kind.partition(':')[0]}:{path}"
 
     for key, path in values.items():
@@ -338,18 +359,18 @@ def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
             case ["data", own]:
                 data[own] = path
             case ["advisor", "kind"]:
-                advisor["kind"] = moved(config.advisor.kind, path)
+                advisor["kind"] = move(config.advisor.kind, path)
             case ["advisor", "template"]:
                 advisor["template"] = path
             case ["advisor", "panel", number]:
                 member = panel[int(number)]
-                panel[int(number)] = member.replaced(kind=moved(member.kind, path))
+                panel[int(number)] = member.replace(kind=move(member.kind, path))
             case ["advisor", "context", own]:
                 context[own] = path
     if per_market != config.data.per_market:
         data["per_market"] = per_market
     advisor |= {"panel": tuple(panel), "context": context}
-    return config.replaced(data=data, advisor=advisor)
+    return config.replace(data=data, advisor=advisor)
 
 
 def require(
@@ -357,9 +378,9 @@ def require(
 ) -> None:
     """Check a located configuration: every file exists, and the advisor's is the one of the run.
 
-    advisor: False where another advisor takes the place of the run's own. The other files' contents
-        are judged by what
-    becomes of them, the market (`explain`): the same bars may be in another file.
+    advisor: False where another advisor takes the place of the run's own. The other files'
+        contents are judged by what becomes of them, the market (`explain`): the same bars may be
+        in another file.
 
     Raises DataError or ConfigError, which name the places and the fix.
     """
@@ -370,7 +391,7 @@ def require(
             or (key.startswith("advisor.") and not advisor)
         ):
             continue
-        path = Path(named(config)[key])
+        path = Path(list_files(config)[key])
         if not path.is_file():
             tried = " or ".join(dict.fromkeys(str(place) for place in _candidates(entry, folder)))
             fix = (
@@ -391,14 +412,17 @@ def require(
 
 
 def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str:
-    """Why the market of a located configuration is not the one that the run was trained on, and
-    what to do.
+    """Explain why the market of a located configuration is not the one that the run was trained on.
+
+    Say what to do.
     """
     again = "bring back the old file, or train a new run"
     changed = []
     for key, entry in manifest.get(FILES, {}).items():
         if key.startswith("data."):
-            path = _contract(entry["given"]) if entry.get("shipped") else Path(named(config)[key])
+            path = (
+                _contract(entry["given"]) if entry.get("shipped") else Path(list_files(config)[key])
+            )
             if (found := _content(path)["sha256"]) != entry["sha256"]:
                 what = "the contract file" if _is_contract(key) else f"the file of {key}"
                 changed.append(
@@ -411,5 +435,7 @@ def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str
             f"{folder}: none of its files has changed, but this version of jaxtrade makes another market of its "
             "bars; use the version in the run's manifest.json, or train a new run"
         )
-    contract = " or its contract file" if any(_is_contract(key) for key in named(config)) else ""
+    contract = (
+        " or its contract file" if any(_is_contract(key) for key in list_files(config)) else ""
+    )
     return f"{folder}: its data{contract} have changed since it was trained; {again}"

@@ -24,18 +24,18 @@ from jaxtrade.evaluation.policy import save_policy_bundle
 from jaxtrade.evaluation.record import Record
 from jaxtrade.evaluation.replay import last_session
 from jaxtrade.rl import evolve
-from jaxtrade.rl.state import finished
+from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs.advice import TrainingAdvisor
 from jaxtrade.runs.job import SCORE, Job
 from jaxtrade.runs.setup import Setup, policies_of, validation_shown
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.sinks import JsonlSink, read_rows
-from jaxtrade.text import Tell, several
+from jaxtrade.text import Log, several
 from jaxtrade.training.control import FOLDER, Controller
 from jaxtrade.training.hooks import Change, Hook
 from jaxtrade.training.loop import TrainResult
-from jaxtrade.training.together import from_main, is_main
+from jaxtrade.training.multiprocess import from_main, is_main
 from jaxtrade.types import PyTree, Row
 
 # Scores of the policies in training, on the validation sessions.
@@ -50,13 +50,16 @@ def scores_by_agent(
     programs: Programs,
     seen: Seen | None = None,
 ) -> np.ndarray:
-    """Mean reward per validation session of each greedy policy, float64[agents]; every symbol has
-    equal weight.
+    """Compute the mean reward per validation session of each greedy policy (float64[agents]).
+
+    Every symbol has equal weight.
 
     Each agent of a sweep is scored under its own costs, account, brackets and weights: by the
-    reward that it learns from. shown: by symbol, the parameters with the advice that is known on
-    the validation sessions. policies: of all agents, in order. seen: receives, for each symbol, its
-    setup and what the first agent did there.
+    reward that it learns from.
+
+    shown: by symbol, the parameters with the advice that is known on the validation sessions.
+    policies: of all agents, in order.
+    seen: receives, for each symbol, its setup and what the first agent did there.
     """
     steps, means = setup.steps("validation"), []
     for symbol, own in setup.symbols.items():
@@ -75,15 +78,16 @@ def scores_by_agent(
     return np.mean(means, axis=0)
 
 
-def ranked(
-    setup: Setup, policies: Sequence[PyTree], path: Path, tell: Tell, programs: Programs
+def rank_agents(
+    setup: Setup, policies: Sequence[PyTree], path: Path, log: Log, programs: Programs
 ) -> tuple[float, ...]:
-    """The scores by which the agents of a sweep are ranked at its end; none without a sweep or
-    validation sessions.
+    """Compute the scores by which the agents of a sweep are ranked at its end.
+
+    There are none without a sweep or validation sessions.
     """
     if not setup.agents.are_listed or not int(setup.splits["validation"].count):
         return ()
-    shown = validation_shown(setup, path, tell)
+    shown = validation_shown(setup, path, log)
     return tuple(scores_by_agent(setup, shown, policies, programs).tolist())
 
 
@@ -101,22 +105,23 @@ class Evolution:
 
     name = "evolution"
 
-    def __init__(self, every: int, chunk_updates: int, total_updates: int, tell: Tell) -> None:
-        """tell: takes one line about each event."""
-        self.every, self._tell = every, tell
+    def __init__(self, every: int, chunk_updates: int, total_updates: int, log: Log) -> None:
+        """log: takes one line about each event."""
+        self.every, self._log = every, log
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
         self.events = self.copies = 0
 
     def scores(self, state: PyTree) -> np.ndarray:
-        """The score of each agent, float64[N]; higher is better. It reads validation sessions
-        alone.
-        """
+        """Score each agent (float64[N]); higher is better. It reads validation sessions alone."""
         raise NotImplementedError
 
     def event(
         self, state: PyTree, scores: np.ndarray, update: int
     ) -> tuple[PyTree, dict[str, Any]]:
-        """The state after an event, and the row of the lineage about it. scores: float32[N]."""
+        """Return the state after an event, and the row of the lineage about it.
+
+        scores: float32[N].
+        """
         raise NotImplementedError
 
     def record(self, row: dict[str, Any]) -> None:
@@ -137,8 +142,8 @@ class Evolution:
         copied = [(i, source) for i, source in enumerate(row["source"]) if source != i]
         self.events, self.copies = self.events + 1, self.copies + len(copied)
         self.record(row)
-        self._tell(
-            f"evolution at update {update}: {described(scores)}; "
+        self._log(
+            f"evolution at update {update}: {describe_scores(scores)}; "
             + (
                 ", ".join(f"agent {i} goes on from agent {source}" for i, source in copied)
                 or "nobody is replaced: no agent is finite"
@@ -147,8 +152,8 @@ class Evolution:
         return Change(state=state, save=True) if copied else Change()
 
 
-def described(scores: np.ndarray) -> str:
-    """The scores of an event in words."""
+def describe_scores(scores: np.ndarray) -> str:
+    """Describe the scores of an event in words."""
     known = scores[np.isfinite(scores)]
     if not len(known):
         return f"none of {several(len(scores), 'agent')} has a finite score"
@@ -176,8 +181,11 @@ class LineageSink(JsonlSink):
         super().__init__(folder / LINEAGE, resume_update, every_update=False)
 
     def record(self, row: dict[str, Any]) -> None:
-        """Append an event. A row of the same kind about the same update is there already if a
-        finished run is opened again; it is not repeated."""
+        """Append an event.
+
+        A row of the same kind about the same update is there already if a finished run is opened
+        again; it is not repeated.
+        """
         if not any(
             (old["update"], old["event"]) == (row["update"], row["event"])
             for old in read_rows(self._path)
@@ -198,12 +206,12 @@ class Evolving(Evolution):
 
     def __init__(self, job: Job) -> None:
         config, total = job.config, job.setup.plan.total_updates
-        super().__init__(config.evolve.every, config.train.chunk_updates, total, job.tell)
+        super().__init__(config.evolve.every, config.train.chunk_updates, total, job.log)
         self._job, self._rules = job, evolve.rules_of(config)
         self._lineage = LineageSink(job.path, job.beginning.resume_update) if is_main() else None
         if self._lineage is not None:
             job.files.append(self._lineage)
-        self._shown = validation_shown(job.setup, job.path, job.tell)
+        self._shown = validation_shown(job.setup, job.path, job.log)
         self._program: Any = jax.jit(partial(evolve.exploit_parts, rules=self._rules))
         if self.every:
             self.recall(job.beginning.memory(self.name) or {})
@@ -213,13 +221,14 @@ class Evolving(Evolution):
             self._lineage.record(row)
 
     def scores(self, state: PyTree) -> np.ndarray:
-        """Mean reward per validation session of each agent's greedy policy, float64[N], in every
-        process.
-        """
-        return np.array(from_main(lambda: self._scored(state)))
+        """Score each agent's greedy policy (float64[N]), in every process.
 
-    def _scored(self, state: PyTree) -> list[float]:
-        """`scores`, computed by this process."""
+        The score is the mean reward per validation session.
+        """
+        return np.array(from_main(lambda: self._score(state)))
+
+    def _score(self, state: PyTree) -> list[float]:
+        """Compute `scores` in this process."""
         policies = jax.device_get(policies_of(self._job.setup, state))
         return scores_by_agent(self._job.setup, self._shown, policies, self._job.programs).tolist()
 
@@ -232,7 +241,7 @@ class Evolving(Evolution):
             evolve.event_key(self._job.config.seed, update),
         )
         programs = self._job.programs
-        pending = programs.begun(self._program, args) or programs.begin(
+        pending = programs.find(self._program, args) or programs.begin(
             "evolution", self._program, args
         )
         parts, lineage = pending.wait()(*args)
@@ -246,11 +255,14 @@ class Evolving(Evolution):
         ), row
 
     def close(self, state: PyTree, update: int) -> dict[str, Any]:
-        """Score the agents of a run's last state, save the policy of the best, and name it: the
-        entry `evolution` of
-        `summary.json`. Process 0 alone does this. update: of that state."""
+        """Score the agents of a run's last state, save the policy of the best, and name it.
+
+        Return the entry `evolution` of `summary.json`. Process 0 alone does this.
+
+        update: of that state.
+        """
         job, setup = self._job, self._job.setup
-        scores = np.asarray(self._scored(state), np.float32)
+        scores = np.asarray(self._score(state), np.float32)
         winner = evolve.winner_of(scores.tolist())
         self.record(
             {"update": update, "event": evolve.FINAL, "scores": scores.tolist(), "winner": winner}
@@ -266,13 +278,13 @@ class Evolving(Evolution):
         if self.every:
             found |= self.memory()
         if winner is None:
-            job.tell("evolution: no agent has a finite score, so there is no winner")
+            job.log("evolution: no agent has a finite score, so there is no winner")
             return found
         own = {name: float(values[winner]) for name, values in settings.items()}
-        policy = finished(policies_of(setup, state)[winner])
+        policy = finish_policy(policies_of(setup, state)[winner])
         save_policy_bundle(job.path / WINNER_FOLDER, policy, setup.env, setup.market, job.config)
         chosen = ", ".join(f"{name} {value:.4g}" for name, value in own.items())
-        job.tell(
+        job.log(
             f"evolution: agent {winner} has the best score on the validation sessions, {scores[winner]:.6g} "
             f"(median {np.nanmedian(scores):.6g}), with {chosen}; its policy is in {job.path / WINNER_FOLDER}"
         )
@@ -280,8 +292,11 @@ class Evolving(Evolution):
 
 
 def evolving(job: Job) -> Evolving | None:
-    """The evolution of a run. None without `evolve.keys`, and for drawn settings without agents or
-    validation sessions to rank them by."""
+    """Make the evolution of a run.
+
+    None without `evolve.keys`, and for drawn settings without agents or validation sessions to rank
+    them by.
+    """
     config = job.config
     ranked = config.train.num_seeds > 1 and config.split.validation_sessions
     return Evolving(job) if config.evolve.on and ranked else None
@@ -291,8 +306,9 @@ def evolving(job: Job) -> Evolving | None:
 
 
 def controller_of(job: Job) -> Controller | None:
-    """The hook that scores the policy on the validation sessions. A resumed run restores the hook's
-    memory.
+    """Make the hook that scores the policy on the validation sessions.
+
+    A resumed run restores the hook's memory.
 
     None if `control.evaluate_every` is 0.
     """
@@ -305,10 +321,10 @@ def controller_of(job: Job) -> Controller | None:
         updates = config.transfer.open_until * setup.plan.total_updates
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
-    shown = validation_shown(setup, job.path, job.tell)
+    shown = validation_shown(setup, job.path, job.log)
     job.validation = next(iter(shown.values()))
 
-    latest = LatestSession(job.path, job.tell)
+    latest = LatestSession(job.path, job.log)
 
     def score(state: PyTree) -> float:
         policies = jax.device_get(policies_of(setup, state))
@@ -331,7 +347,7 @@ def controller_of(job: Job) -> Controller | None:
         total_updates=setup.plan.total_updates,
         steps_per_update=setup.plan.steps_per_update,
         metadata=job.metadata,
-        tell=job.tell,
+        log=job.log,
         unit=f"mean reward per session{setup.stack.mean_label}",
         step_sizes=setup.algorithm.info.step_sizes,
         exploration=setup.algorithm.info.exploration,
@@ -350,9 +366,9 @@ class LatestSession:
     Of several agents it is the first one's, of several symbols the first symbol's.
     """
 
-    def __init__(self, folder: Path, tell: Tell) -> None:
-        """tell: receives the line about a file that cannot be written."""
-        self._path, self._tell, self._told = folder / FILE, tell, False
+    def __init__(self, folder: Path, log: Log) -> None:
+        """log: receives the line about a file that cannot be written."""
+        self._path, self._log, self._told = folder / FILE, log, False
         self._session: dict[str, Any] | None = None
 
     def see(self, setup: Setup, record: Record, lane: Lane) -> None:
@@ -361,8 +377,9 @@ class LatestSession:
             self._session = last_session(record, lane.decisions, setup.single, lane.params)
 
     def write(self, update: int, score: float, scores: Sequence[tuple[int, float]]) -> None:
-        """Write the session that was seen, if any. scores: (update, score) of the evaluations
-        before this one.
+        """Write the session that was seen, if any.
+
+        scores: (update, score) of the evaluations before this one.
         """
         session, self._session = self._session, None
         if session is None:
@@ -380,7 +397,7 @@ class LatestSession:
         except OSError as error:
             if not self._told:
                 self._told = True
-                self._tell(
+                self._log(
                     f"note: {self._path} cannot be written ({error.strerror}); the run goes on, and 'jaxtrade "
                     "watch' shows no newer validation session"
                 )
@@ -390,13 +407,14 @@ class LatestSession:
 
 
 def advisor_of(job: Job) -> TrainingAdvisor | None:
-    """The advisor for the rest of the training. None if the run has no advisor or nothing is left
-    to train.
+    """Make the advisor for the rest of the training.
+
+    None if the run has no advisor or nothing is left to train.
     """
     if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
         return None
     advisor = TrainingAdvisor(
-        job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell
+        job.config, job.setup.single, job.setup.splits["train"], job.path, job.log
     )
     advisor.recall(job.beginning.memory(advisor.bridge.name))
     return advisor
@@ -406,8 +424,8 @@ def advisor_of(job: Job) -> TrainingAdvisor | None:
 class Hooks:
     """The hooks of a run. Each is None where the run has no such hook.
 
-    ended: the result of a run that a hook has stopped before: it is not trained again. advice: what
-        the advisor did, once training has ended.
+    ended: the result of a run that a hook has stopped before: it is not trained again.
+    advice: what the advisor did, once training has ended.
     """
 
     controller: Controller | None = None
@@ -416,8 +434,8 @@ class Hooks:
     ended: TrainResult | None = None
     advice: Any = None
 
-    def listed(self, job: Job) -> list[Hook]:
-        """The hooks in the order in which they act."""
+    def in_order(self, job: Job) -> list[Hook]:
+        """List the hooks in the order in which they act."""
         return [
             hook
             for hook in (
@@ -431,13 +449,13 @@ class Hooks:
 
 
 @contextmanager
-def hooked(job: Job) -> Iterator[Hooks]:
-    """The hooks of a run while it trains."""
+def run_hooks(job: Job) -> Iterator[Hooks]:
+    """Open the hooks of a run while it trains."""
     controller = controller_of(job)
     advisor = advisor_of(job) if is_main() else None
     hooks = Hooks(controller, evolving(job), advisor)
     begins = job.beginning
-    if begins.state is not None and controller is not None and controller.exhausted:
+    if begins.state is not None and controller is not None and controller.is_exhausted:
         steps = begins.update * job.setup.plan.steps_per_update
         hooks.ended = TrainResult(
             begins.state, [], {}, begins.update, steps, 0.0, float("nan"), True

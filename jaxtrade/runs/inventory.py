@@ -1,8 +1,7 @@
-"""The runs in a folder, each with its status and figures, read from small files. Loads neither JAX
-nor pandas.
+"""The runs in a folder, each with its status and metrics, read from small files.
 
 A folder that is damaged is an entry that says so. Nothing here takes a run's lock or writes
-anything.
+anything. Loads neither JAX nor pandas.
 """
 
 from __future__ import annotations
@@ -41,12 +40,15 @@ STOPPED = ("InterruptedRunError", "PreemptedError", "KeyboardInterrupt")
 class RunEntry:
     """One run. What is not known is None.
 
-    name: its folder, seen from the listed one. status: of `STATES`. fault: why it is broken, or
-        what has ended it.
-    steps, total_steps: done, and planned. net_per_day: dollars per held-out day with the account
-        rules off, of several
-    policies the median. days: how many. split: which of `HELD_OUT`. agents: number of policies in
-    that figure.
+    name: its folder, seen from the listed one.
+    status: of `STATES`.
+    fault: why it is broken, or what has ended it.
+    steps, total_steps: done, and planned.
+    net_per_day: dollars per held-out day with the account rules off, of several policies
+        the median.
+    days: how many.
+    split: which of `HELD_OUT`.
+    agents: number of policies in that metric.
     age: seconds since the last sign of life.
     """
 
@@ -66,13 +68,14 @@ class RunEntry:
     age: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Convert the entry to plain data for JSON."""
         return asdict(self)
 
 
 def entries_in(folder: Path) -> list[RunEntry]:
-    """The runs in a folder, by name. The parts of a sweep and the phases of a curriculum are
-    entries of their own.
+    """List the runs in a folder, by name.
+
+    The parts of a sweep and the phases of a curriculum are entries of their own.
 
     A run's own folder gives that run, a curriculum's folder its phases. Raises ConfigError if there
     is no such folder.
@@ -89,7 +92,7 @@ def entries_in(folder: Path) -> list[RunEntry]:
 
 
 def _runs(folder: Path) -> Iterator[Path]:
-    """The folders of runs in `folder`, also those inside a sweep or a curriculum."""
+    """Yield the folders of runs in `folder`, also those inside a sweep or a curriculum."""
     for path in sorted(
         each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
     ):
@@ -102,12 +105,12 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 
 def _phases(course: Path) -> Iterator[Path]:
-    """The folders of a curriculum's phases that have begun."""
+    """Yield the folders of a curriculum's phases that have begun."""
     return _runs(course / "phases") if (course / "phases").is_dir() else iter(())
 
 
 def _entry(path: Path, root: Path) -> RunEntry:
-    """The entry of one folder, whatever is wrong with it."""
+    """Make the entry of one folder, whatever is wrong with it."""
     name = path.relative_to(root).as_posix()
     try:
         return _read(path, name)
@@ -127,7 +130,7 @@ def _entry(path: Path, root: Path) -> RunEntry:
 
 
 def _read(path: Path, name: str) -> RunEntry:
-    """The entry of a run. Raises what a damaged file raises."""
+    """Read the entry of a run. Raises what a damaged file raises."""
     status = read_status(path)
     if (path / WALK).is_file():
         return _walk(path, name, status)
@@ -138,7 +141,7 @@ def _read(path: Path, name: str) -> RunEntry:
     summary = read_json(path / SUMMARY) if (path / SUMMARY).is_file() else None
     state, fault = _state(status, summary)
     found: dict[str, Any] = {"age": _age(path, status)}
-    found |= _figures(path) | _progress(status, summary, state)
+    found |= _metrics(path) | _progress(status, summary, state)
     if status is None:  # of an earlier version; slower than all of the above
         values = read_values(path / CONFIG, exact=True)
         data = values.get("data", {})
@@ -152,7 +155,7 @@ def _read(path: Path, name: str) -> RunEntry:
 
 
 def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[str, str | None]:
-    """(status of `STATES`, what ended the run or None)."""
+    """Return (status of `STATES`, what ended the run or None)."""
     if status is None:  # an earlier version wrote none
         return (
             ("done", None)
@@ -177,7 +180,7 @@ def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[st
 def _progress(
     status: RunStatus | None, summary: dict[str, Any] | None, state: str
 ) -> dict[str, Any]:
-    """The steps of a run, and what its status says of it."""
+    """Return the steps of a run, and what its status says of it."""
     steps = None if summary is None else int(summary["steps"])
     if status is None:
         return {"steps": steps}
@@ -190,7 +193,10 @@ def _progress(
 
 
 def _age(path: Path, status: RunStatus | None) -> float:
-    """Seconds since the last sign of life: of the status, else of the youngest of a few files."""
+    """Return the seconds since the last sign of life.
+
+    That is the status, else the youngest of a few files.
+    """
     if status is not None:
         return age_of(status)
     files = [path / SUMMARY, path / "metrics.jsonl", path / MANIFEST]
@@ -198,8 +204,8 @@ def _age(path: Path, status: RunStatus | None) -> float:
     return max(0.0, time.time() - newest)
 
 
-def _figures(path: Path) -> dict[str, Any]:
-    """The figures of the first held-out split that was evaluated."""
+def _metrics(path: Path) -> dict[str, Any]:
+    """Read the metrics of the first held-out split that was evaluated."""
     for split in HELD_OUT:
         folder = path / "evaluation" / split
         for name in ("evaluation.json", "seeds.json", SWEEP):
@@ -220,7 +226,7 @@ def _figures(path: Path) -> dict[str, Any]:
 
 
 def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
-    """The entry of a walk-forward folder: its daily net is that of all folds together."""
+    """Make the entry of a walk-forward folder: its daily net is that of all folds together."""
     read_json(path / WALK)
     done = (path / DAILY).is_file()
     state, fault = "done" if done else "unknown", None
@@ -243,8 +249,8 @@ def _walk(path: Path, name: str, status: RunStatus | None) -> RunEntry:
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
-def ordered(entries: list[RunEntry], order: str, backwards: bool = False) -> list[RunEntry]:
-    """The entries by age, name, status, net, days or steps.
+def sort_entries(entries: list[RunEntry], order: str, backwards: bool = False) -> list[RunEntry]:
+    """Sort the entries by age, name, status, net, days or steps.
 
     The youngest, the largest net, the most days or steps come first; names and statuses (in the
     order of `STATES`) from the start. Entries without the value come last, backwards too.

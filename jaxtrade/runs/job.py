@@ -25,34 +25,34 @@ from jaxtrade.env.shared import describe as describe_impact
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.policy import save_policy_bundle
-from jaxtrade.evaluation.report import LEAST, key_of
 from jaxtrade.evaluation.result import SetResult
+from jaxtrade.evaluation.results_table import LEAST, split_size_key
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.sharding import Spread
-from jaxtrade.rl.state import finished
-from jaxtrade.runs import compute, rundir
-from jaxtrade.runs.beginning import METRICS, Beginning
+from jaxtrade.rl.sharding import MeshDevices
+from jaxtrade.rl.state import finish_policy
+from jaxtrade.runs import rundir, xla_settings
 from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.initial_state import METRICS, InitialState
 from jaxtrade.runs.memory import memory_notes
-from jaxtrade.runs.setup import Setup, figure_names, monitor_sink, policies_of
+from jaxtrade.runs.setup import Setup, metric_names, monitor_sink, policies_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.storage.status import StatusSink
-from jaxtrade.storage.trackers import About, TrackerSink, run_name
+from jaxtrade.storage.trackers import TrackedRun, TrackerSink, run_name
 from jaxtrade.text import in_short, note_line, several
 from jaxtrade.training import replacement
 from jaxtrade.training.control import Controller
 from jaxtrade.training.health import Watch, health_labels, population_health
 from jaxtrade.training.loop import TrainResult
+from jaxtrade.training.multiprocess import is_main
 from jaxtrade.training.run_io import WallClock
-from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
 
 # What a run writes to TensorBoard, and to a tracker, besides the rows of its training: settings,
-# scores, results and pictures.
+# scores, results and plots.
 
 SCORE = "eval/validation/score"
 
@@ -61,8 +61,10 @@ Board = TensorBoardSink | TrackerSink  # sinks that show figures besides those o
 
 
 def settings(config: RunConfig) -> dict[str, float | bool | str]:
-    """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without
-    a value are left out."""
+    """Return every key of a configuration as `section.key`, with a number, a bool or a text.
+
+    Keys without a value are left out.
+    """
     return {
         key: value if isinstance(value, bool | int | float | str) else str(value)
         for key, value in flat(config.model_dump(mode="json"))
@@ -71,13 +73,17 @@ def settings(config: RunConfig) -> dict[str, float | bool | str]:
 
 
 def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:
-    """The tag of a figure of an evaluation. seed: empty for a run with one seed."""
+    """Return the tag of a metric of an evaluation.
+
+    seed: empty for a run with one seed.
+    """
     return "/".join(part for part in ("eval", split, seed, agent, figure) if part)
 
 
 def write_results(board: Board, evaluations: Results, split: str, steps: int) -> None:
-    """Write the figures of the strategy pass of all agents; of a set those of each symbol too,
-    under its name.
+    """Write the metrics of the strategy pass of all agents.
+
+    Those of each symbol of a set are written too, under its name.
     """
     for seed, result in evaluations.items():
         name = "" if len(evaluations) == 1 else f"seed_{seed}"
@@ -98,20 +104,21 @@ def write_results(board: Board, evaluations: Results, split: str, steps: int) ->
             )
 
 
-def write_pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
-    """Write the pictures of the training and of the evaluation in `folder`. path: the run's
-    folder.
+def write_plots(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
+    """Write the plots of the training and of the evaluation in `folder`.
+
+    path: the run's folder.
     """
-    for tag, picture in (
+    for tag, plot in (
         ("train/curves", path / "training.png"),
         ("train/advice", path / "advice.png"),
     ):
-        if picture.is_file():
-            board.picture(tag, picture, steps)
-    for picture in sorted(folder.rglob("*.png")):
-        board.picture(
-            f"eval/{picture.relative_to(path / 'evaluation').with_suffix('').as_posix()}",
-            picture,
+        if plot.is_file():
+            board.plot(tag, plot, steps)
+    for plot in sorted(folder.rglob("*.png")):
+        board.plot(
+            f"eval/{plot.relative_to(path / 'evaluation').with_suffix('').as_posix()}",
+            plot,
             steps,
         )
 
@@ -126,7 +133,7 @@ class Job:
         self,
         setup: Setup,
         path: Path,
-        beginning: Beginning,
+        beginning: InitialState,
         programs: Programs,
         screen: Screen,
         limit: float | None,
@@ -139,7 +146,7 @@ class Job:
             None  # parameters that show the validation sessions, if they are scored
         )
         self.config, self.screen = setup.config, screen
-        names, columns = figure_names(setup.env, setup.market), setup.algorithm.info.progress
+        names, columns = metric_names(setup.env, setup.market), setup.algorithm.info.progress
         update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         self.status: StatusSink | None = None
@@ -149,7 +156,7 @@ class Job:
         if is_main():  # the other processes of the run write nothing
             self._open_files(update, names, columns)
         learner = setup.algorithm
-        self.watch = Watch(self.tell, names, learner.info.warnings, learner.info.remedies)
+        self.watch = Watch(self.log, names, learner.info.warnings, learner.info.remedies)
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = (
             {}
@@ -161,8 +168,9 @@ class Job:
         )
 
     def _open_files(self, update: int | None, names: Names, columns: Columns) -> None:
-        """Open the sinks that write to the run's folder. update: of a resumed run; None for a new
-        one.
+        """Open the sinks that write to the run's folder.
+
+        update: of a resumed run; None for a new one.
         """
         path, setup = self.path, self.setup
         self.files += [
@@ -182,18 +190,18 @@ class Job:
             "learner": self.config.algorithm,
             "market": setup.market.name,
         }
-        self.status = StatusSink(path, self.tell, shown)
+        self.status = StatusSink(path, self.log, shown)
         self.files.append(self.status)  # last, so that what it counts has been written
         if self.config.train.tracker != "none":
             folder, resumed = path.resolve(), update is not None
-            about = About(
+            about = TrackedRun(
                 folder,
                 run_name(folder, resumed),
                 resumed,
                 self.config.train.tracker_online,
                 settings(self.config) | {"run_folder": str(folder)},
             )
-            self.tracker = TrackerSink(self.config.train.tracker, about, self.tell, names)
+            self.tracker = TrackerSink(self.config.train.tracker, about, self.log, names)
             self.files.insert(0, self.tracker)  # closed first: what it says then goes to the others
 
     @property
@@ -201,38 +209,42 @@ class Job:
         """The sinks that show scores and results, besides rows."""
         return [sink for sink in (self.board, self.tracker) if sink is not None]
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Write one line about the run to the console and the log."""
         for sink in (self.screen, *self.files):
             sink.message(line)
 
-    def tell_opening(self, lines: Sequence[str], changed: Iterable[str] = ()) -> None:
-        """Write the lines with which a run opens: all of them to the log, and to the console one
-        for each kind of note, because a market may have thousands. changed: what of the machine is
-        not as before."""
+    def log_intro(self, lines: Sequence[str], changed: Iterable[str] = ()) -> None:
+        """Write the lines with which a run opens: all to the log, few to the console.
+
+        The console gets one for each kind of note, because a market may have thousands.
+
+        changed: what of the machine is not as before.
+        """
         for line in in_short(lines, str(self.path / LOG)):
             self.screen.message(line)
         for sink in self.files:
             for line in lines:
                 sink.message(line)
         for difference in changed:
-            self.tell(f"note: not the machine of before, so the bits may differ: {difference}")
+            self.log(f"note: not the machine of before, so the bits may differ: {difference}")
 
     def phase(self, name: str) -> None:
-        """Say in `status.json` what the run does now."""
+        """Write in `status.json` what the run does now."""
         if self.status is not None:
             self.status.phase(name)
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Close the files at the end of the block; `status.json` then says which error has ended
-        it, if one has.
+        """Close the files at the end of the block.
+
+        `status.json` then says which error has ended it, if one has.
         """
         try:
             yield
         except BaseException as error:
             if self.status is not None:
-                self.status.failed(error)
+                self.status.note_failure(error)
             raise
         finally:
             self.close()
@@ -243,8 +255,9 @@ class Job:
             self.files.pop(0).close()
 
     def conclude(self, table: str, summary: Mapping[str, Any], lines: Iterable[str]) -> None:
-        """End the files with the table of the results, write `summary.json`, and give the screen
-        the last lines. The command prints the table itself.
+        """End the files with the table of the results, and write `summary.json`.
+
+        The screen gets the last lines. The command prints the table itself.
         """
         for sink in self.files:
             sink.message(table)
@@ -267,7 +280,7 @@ class Job:
 
 
 def bars_line(market: Market, config: RunConfig) -> str:
-    """Which bars a symbol has, and whether they are real."""
+    """Describe which bars a symbol has, and whether they are real."""
     symbol = market.contract.symbol
     if market.synthetic:
         return (
@@ -278,19 +291,19 @@ def bars_line(market: Market, config: RunConfig) -> str:
 
 
 def split_lines(setup: Setup) -> Iterator[str]:
-    """The trade dates of each split of a set, which are the same for all symbols."""
+    """Yield the trade dates of each split of a set, which are the same for all symbols."""
     for name in ("train", "validation", "test"):
         found = np.unique(setup.dates(name))
         if len(found):
             few = (
-                f": too few to tell skill from luck; hold out more with {key_of(name)}"
+                f": too few to tell skill from luck; hold out more with {split_size_key(name)}"
                 if name == "test" and len(found) < LEAST
                 else ""
             )
             yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}{few}"
 
 
-def opening_lines(job: Job) -> Iterator[str]:
+def intro_lines(job: Job) -> Iterator[str]:
     setup, market, env = job.setup, job.setup.market, job.setup.env
     yield f"run {job.path}"
     counts = {name: int(split.count) for name, split in setup.splits.items()}
@@ -315,7 +328,7 @@ def opening_lines(job: Job) -> Iterator[str]:
 
 
 def _about_the_run(job: Job) -> Iterator[str]:
-    """Lines that do not depend on the market."""
+    """Yield lines that do not depend on the market."""
     setup = job.setup
     if setup.split_note:
         yield note_line(setup.split_note)
@@ -324,9 +337,9 @@ def _about_the_run(job: Job) -> Iterator[str]:
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
     yield from describe_impact(job.config.shared)
-    if isinstance(setup.place, Spread):
+    if isinstance(setup.place, MeshDevices):
         yield setup.place.describe()
-    yield from compute.lines(job.config)
+    yield from xla_settings.lines(job.config)
     yield from memory_notes(job.config)
     yield from job.beginning.lines()
 
@@ -352,8 +365,11 @@ UNITS: Mapping[str, str] = {  # every figure, in the order in which it is shown
 }
 
 
-def measured(job: Job, trained: TrainResult) -> dict[str, Any]:
-    """The figures of `UNITS` for a run that has just trained. None for what was not measured."""
+def measure_run(job: Job, trained: TrainResult) -> dict[str, Any]:
+    """Compute the metrics of `UNITS` for a run that has just trained.
+
+    What was not measured is None.
+    """
     config, device = job.config, jax.local_devices()[0]
     speed = trained.steps_per_second
     return {
@@ -389,14 +405,16 @@ def _peak() -> int | None:
 
 
 def go_on_with(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
-    """The command that continues a run, as part of a message. command: that has begun it. more:
-    further words of it.
+    """Format the command that continues a run, as part of a message.
+
+    command: that has begun it.
+    more: further words of it.
     """
-    return f"continue with: {rundir.quoted(['jaxtrade', command, '--resume', str(path), *more])}"
+    return f"continue with: {rundir.quote_command(['jaxtrade', command, '--resume', str(path), *more])}"
 
 
 def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()) -> str:
-    """What to say about a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
+    """Explain how to continue a run that Ctrl-C has stopped. Arguments as `go_on_with`."""
     said = (
         ""
         if checkpoint.list_checkpoints(path / "checkpoints")
@@ -406,17 +424,19 @@ def how_to_continue(path: Path, command: str = "train", more: Sequence[str] = ()
 
 
 def save_policies(job: Job, state: PyTree, folders: Iterable[Path]) -> list[PyTree]:
-    """Write the policy bundles of `state`, each to its folder. Returns the policies, in the order of
-    the agents."""
+    """Write the policy bundles of `state`, each to its folder.
+
+    Return the policies, in the order of the agents.
+    """
     setup = job.setup
-    policies = [finished(policy) for policy in policies_of(setup, state)]
+    policies = [finish_policy(policy) for policy in policies_of(setup, state)]
     for policy, folder in zip(policies, folders, strict=True):
         save_policy_bundle(folder, policy, setup.env, setup.market, setup.config)
     return policies
 
 
-def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
-    """Learning health over every update of the run, including updates of earlier processes.
+def check_health_of_run(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
+    """Check learning health over every update of the run, including those of earlier processes.
 
     Recompiles are counted in this process only. Raises DataError if a row lacks a metric: rows of a
     run that was killed have no digest, so damage shows here.
@@ -434,13 +454,14 @@ def whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]
 
 
 def exit_code_of(trained: TrainResult) -> int:
-    """1 if a health check has failed, else 0."""
+    """Return 1 if a health check has failed, else 0."""
     return int(not all(passed for passed, _ in trained.health.values()))
 
 
-def closing_lines(job: Job, trained: TrainResult, controller: Controller | None) -> Iterator[str]:
-    """What is said about a finished training: its speed, the health of learning, its scores, and
-    the agents that diverged for good.
+def training_footer(job: Job, trained: TrainResult, controller: Controller | None) -> Iterator[str]:
+    """Yield what is said about a finished training.
+
+    That is its speed, the health of learning, its scores, and the agents that diverged for good.
     """
     if trained.history:
         labels = health_labels(job.setup.algorithm.info.health)
@@ -464,14 +485,16 @@ def closing_lines(job: Job, trained: TrainResult, controller: Controller | None)
         yield "nothing left to train; evaluating"
     if controller and controller.state.scores:
         yield controller.summary()
-    yield from replacement.closing(trained.state.rollbacks, job.config.control.max_rollbacks)
+    yield from replacement.frozen_agents_lines(
+        trained.state.rollbacks, job.config.control.max_rollbacks
+    )
 
 
 def summary_of(
     job: Job, trained: TrainResult, controller: Controller | None = None
 ) -> dict[str, Any]:
-    """The content of `summary.json`, by which a run is known to have finished."""
-    performance, reason = measured(job, trained), job.stop_reason
+    """Make the content of `summary.json`, by which a run is known to have finished."""
+    performance, reason = measure_run(job, trained), job.stop_reason
     if reason is None and trained.stopped and controller is not None:
         since = controller.state.since_best
         reason = f"control.patience: {since} evaluations without a better score"

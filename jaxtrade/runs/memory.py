@@ -1,5 +1,6 @@
-"""How much memory a training run takes, from its configuration alone. Imports neither JAX nor
-NumPy.
+"""How much memory a training run takes, from its configuration alone.
+
+Imports neither JAX nor NumPy.
 
 With N = rollout.num_envs, T = rollout.num_steps, S agents (train.num_seeds, or those of a sweep), D
 observations, H the sum of network.hidden, R the width of a GRU's memory (0 for an MLP) and P
@@ -40,7 +41,7 @@ from jaxtrade.config.learners import Q_LEARNERS
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.limits import usable_memory
-from jaxtrade.training.together import process_count
+from jaxtrade.training.multiprocess import process_count
 
 # How much memory the replay of DQN takes.
 #
@@ -56,8 +57,9 @@ WORD = 32
 
 
 def transition_bytes(config: RunConfig) -> int:
-    """Bytes of one transition. For the shipped tasks; a task of the user's own may store more or
-    less.
+    """Count the bytes of one transition.
+
+    This is for the shipped tasks; a task of the user's own may store more or less.
     """
     symbols = max(len(config.data.markets), 1) if config.env.joint else 1
     words, bits = (
@@ -79,14 +81,16 @@ def transition_bytes(config: RunConfig) -> int:
 
 
 def action_count(allocate: AllocateConfig, symbols: int) -> int:
-    """The number of actions of the task `allocate` with so many symbols."""
+    """Count the actions of the task `allocate` with so many symbols."""
     return {"product": 3**symbols, "increment": 2 * symbols + 1, "table": 3}[allocate.actions]
 
 
 def replay_bytes(config: RunConfig) -> int:
-    """Bytes of the replays of all agents, in all copies; 0 for another learner than DQN, and as
-    long as the number of environments is not known (`rollout.num_envs=auto` measures each size
-    whole)."""
+    """Count the bytes of the replays of all agents, in all copies; 0 for another learner than DQN.
+
+    Also 0 as long as the number of environments is not known (`rollout.num_envs=auto` measures each
+    size whole).
+    """
     if config.algorithm != "dqn" or config.rollout.auto:
         return 0
     rows = config.dqn.rows(config.rollout)
@@ -94,7 +98,7 @@ def replay_bytes(config: RunConfig) -> int:
 
 
 def largest_buffer(config: RunConfig, available: float) -> int:
-    """The largest `dqn.buffer_size` whose replays fit into `available` bytes; 0 if none does."""
+    """Find the largest `dqn.buffer_size` whose replays fit into `available` bytes; else 0."""
     per_rollout = config.rollout.num_envs * config.rollout.num_steps
     most = (
         int(available / (COPIES * config.agents * transition_bytes(config)))
@@ -109,7 +113,7 @@ def largest_buffer(config: RunConfig, available: float) -> int:
 
 
 def too_large(config: RunConfig, available: float) -> str:
-    """The sentence that refuses a replay which does not fit into `available` bytes."""
+    """Write the sentence that refuses a replay which does not fit into `available` bytes."""
     agents, size, largest = config.agents, config.dqn.buffer_size, largest_buffer(config, available)
     whose = f"each of {agents} agents has its own" if agents > 1 else "it is held"
     fewer = "the agents of the sweep" if config.lists_agents else "train.num_seeds"
@@ -139,8 +143,11 @@ ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `ne
 MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
 
 
-class Part(NamedTuple):
-    """A part of the need. keys: the keys that decide it, the one to lower first."""
+class MemoryPart(NamedTuple):
+    """A part of the need.
+
+    keys: the keys that decide it, the one to lower first.
+    """
 
     name: str
     bytes: int
@@ -148,7 +155,7 @@ class Part(NamedTuple):
 
 
 def observation_slots(config: RunConfig) -> int:
-    """D, or a little more: the slots of the shipped tasks."""
+    """Count the slots of the shipped tasks: D, or a little more."""
     context = len(context_features(config.env.task))
     if config.env.joint:
         return max(len(config.data.markets), 1) * (context + 3) + OTHER_SLOTS
@@ -156,8 +163,9 @@ def observation_slots(config: RunConfig) -> int:
 
 
 def weight_count(config: RunConfig, inputs: int, outputs: int) -> int:
-    """Weights of the networks `mlp` and `gru`. PPO's policy and value have one torso each, a
-    Q-network has one.
+    """Count the weights of the networks `mlp` and `gru`.
+
+    PPO's policy and value have one torso each, a Q-network has one.
     """
     network, width, count = config.network, inputs, 0
     if network.adapter:
@@ -171,13 +179,14 @@ def weight_count(config: RunConfig, inputs: int, outputs: int) -> int:
 
 
 def parameter_count(config: RunConfig) -> int:
-    """P of the networks `mlp` and `gru`."""
+    """Count the parameters P of the networks `mlp` and `gru`."""
     return weight_count(config, observation_slots(config), ACTIONS + 1)
 
 
-def parts(config: RunConfig, device: bool = False) -> list[Part]:
-    """The parts of a run's need, the largest first. device: of a GPU or TPU, not of the process on
-    the host.
+def memory_parts(config: RunConfig, device: bool = False) -> list[MemoryPart]:
+    """List the parts of a run's need, the largest first.
+
+    device: of a GPU or TPU, not of the process on the host.
     """
     envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.agents
     memory = config.network.rnn_width if config.network.kind == "gru" else 0
@@ -198,40 +207,45 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
     )
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
-        Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
-        Part("environments", seeds * envs * PER_ENVIRONMENT, ("rollout.num_envs", *several)),
-        Part(
+        MemoryPart(
+            "parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)
+        ),
+        MemoryPart("environments", seeds * envs * PER_ENVIRONMENT, ("rollout.num_envs", *several)),
+        MemoryPart(
             "rollout",
             seeds * envs * steps * (PER_STEP + 8 * memory + MONITORED * config.monitor.on),
             ("rollout.num_envs", "rollout.num_steps", *several),
         ),
-        Part(
+        MemoryPart(
             "gradient",
             seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
             (gradient, *widths, "env.window", *several),
         ),
-        Part(
+        MemoryPart(
             "acting",
             seeds * envs * 4 * (2 * slots + 4 * units),
             ("rollout.num_envs", *widths, *several),
         ),
     ]
     if older := seeds * config.actor.delay * parameter_count(config) * PER_OLDER:
-        found.append(Part("older policies", older, ("actor.delay", *widths, *several)))
+        found.append(MemoryPart("older policies", older, ("actor.delay", *widths, *several)))
     if replay := replay_bytes(config):
-        found.append(Part("replay", replay, ("dqn.buffer_size", *several)))
+        found.append(MemoryPart("replay", replay, ("dqn.buffer_size", *several)))
     if config.data.source == "synthetic" and not device:
         found.append(
-            Part("bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",))
+            MemoryPart(
+                "bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",)
+            )
         )
     if not device:
-        found.append(Part("process", PROCESS, ()))
+        found.append(MemoryPart("process", PROCESS, ()))
     return sorted(found, key=lambda part: -part.bytes)
 
 
 def _synthetic_sessions(config: RunConfig) -> int:
-    """The generated sessions of all symbols. A set holds them twice: its members', and those of the
-    whole.
+    """Count the generated sessions of all symbols.
+
+    A set holds them twice: its members', and those of the whole.
     """
     data = config.data
     if len(data.markets) < 2:
@@ -240,13 +254,16 @@ def _synthetic_sessions(config: RunConfig) -> int:
     return 2 * sum(data.synthetic_sessions if type(count) is not int else count for count in own)
 
 
-def need(config: RunConfig, device: bool = False) -> int:
-    """The estimated need in bytes."""
-    return sum(part.bytes for part in parts(config, device))
+def estimate_memory(config: RunConfig, device: bool = False) -> int:
+    """Estimate the need in bytes."""
+    return sum(part.bytes for part in memory_parts(config, device))
 
 
 def check(config: RunConfig, limit: int, where: str, device: bool = False) -> None:
-    """Refuse a run that cannot fit. limit: bytes. where: whose they are ("this machine").
+    """Refuse a run that cannot fit.
+
+    limit: bytes.
+    where: whose they are ("this machine").
 
     Raises ConfigError if even a `FACTOR`-th of the estimate is above the limit, or a rollout has
     too many rows. What a replay takes is known exactly, so it counts in full; the message names the
@@ -254,7 +271,7 @@ def check(config: RunConfig, limit: int, where: str, device: bool = False) -> No
     """
     rows = config.rollout.num_envs * config.rollout.num_steps
     replay = replay_bytes(config)
-    rest = (need(config, device) - replay) / FACTOR
+    rest = (estimate_memory(config, device) - replay) / FACTOR
     if replay and rest < limit < rest + replay:
         raise ConfigError(
             f"memory: the replay needs {size(replay)} beside about {size(rest)}, and {where} has "
@@ -262,7 +279,7 @@ def check(config: RunConfig, limit: int, where: str, device: bool = False) -> No
         )
     if rest + replay > limit:
         raise ConfigError(
-            f"memory: the run needs about {size(need(config, device))}, and {where} has {size(limit)}. "
+            f"memory: the run needs about {size(estimate_memory(config, device))}, and {where} has {size(limit)}. "
             f"{_fewer(config, limit, device)}{made_of(config, device)}"
         )
     if rows >= MOST_ROWS:
@@ -273,18 +290,22 @@ def check(config: RunConfig, limit: int, where: str, device: bool = False) -> No
 
 
 def largest_population(config: RunConfig, limit: float, device: bool = False) -> int:
-    """How many of the run's agents `limit` bytes hold, by the rule of `check`; 0 if not even one.
+    """Return how many of the run's agents `limit` bytes hold, by the rule of `check`.
+
+    The result is 0 if not even one fits.
 
     Every part but the bars and the process is in proportion to the number of agents.
     """
-    shared = sum(part.bytes for part in parts(config, device) if part.name in ("bars", "process"))
+    shared = sum(
+        part.bytes for part in memory_parts(config, device) if part.name in ("bars", "process")
+    )
     replay = replay_bytes(config)
-    each = ((need(config, device) - replay - shared) / FACTOR + replay) / config.agents
+    each = ((estimate_memory(config, device) - replay - shared) / FACTOR + replay) / config.agents
     return max(0, int((limit - shared / FACTOR) / each))
 
 
 def _fewer(config: RunConfig, limit: float, device: bool) -> str:
-    """A sentence about the largest population that fits; nothing for a single agent."""
+    """Write a sentence about the largest population that fits; nothing for a single agent."""
     if config.agents == 1:
         return ""
     most = largest_population(config, limit, device)
@@ -301,17 +322,20 @@ def _fewer(config: RunConfig, limit: float, device: bool) -> str:
 
 
 def note(config: RunConfig, limit: int, where: str, device: bool = False) -> Iterator[str]:
-    """One line about a run that may not fit: the estimate is above the limit, but not surely."""
-    if need(config, device) > limit:
+    """Yield one line about a run that may not fit.
+
+    The estimate is above the limit, but not surely.
+    """
+    if estimate_memory(config, device) > limit:
         yield (
-            f"note: the run may need about {size(need(config, device))} of memory, and {where} has {size(limit)}. "
-            f"{made_of(config, device)}"
+            f"note: the run may need about {size(estimate_memory(config, device))} of memory, and {where} has "
+            f"{size(limit)}. {made_of(config, device)}"
         )
 
 
 def made_of(config: RunConfig, device: bool = False) -> str:
-    """A sentence: what the need is made of, and which keys to lower."""
-    whole = parts(config, device)
+    """Write what the need is made of, and which keys to lower, as a sentence."""
+    whole = memory_parts(config, device)
     values = {
         key: getattr(getattr(config, section), name)
         for part in whole
@@ -320,20 +344,20 @@ def made_of(config: RunConfig, device: bool = False) -> str:
     }
     large = [part for part in whole if part.bytes >= whole[0].bytes / 20]
     listed = ", ".join(f"{part.name} {size(part.bytes)}" for part in large)
-    lower = " or ".join(f"{key} ({_shown(values[key])})" for key in whole[0].keys)
+    lower = " or ".join(f"{key} ({_format_value(values[key])})" for key in whole[0].keys)
     return f"Made of: {listed}. " + (
         f"Lower {lower}" if lower else "Free some memory, or take another machine"
     )
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(str(item) for item in value)}]"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def size(count: float) -> str:
-    """Bytes for people, in powers of 1000: "12 GB"."""
+    """Format bytes for people, in powers of 1000: "12 GB"."""
     for unit in ("MB", "GB", "TB", "PB"):
         count /= 1000 if unit != "MB" else 1_000_000
         if count < 1000:
@@ -342,8 +366,11 @@ def size(count: float) -> str:
 
 
 def is_exhausted(error: BaseException) -> bool:
-    """Whether an exception says that memory ran out: Python's own, XLA's (jaxlib need not be loaded
-    to ask), or that of a library that finds no room while it is loaded (`ulimit -v`)."""
+    """Return whether an exception says that memory ran out.
+
+    It is Python's own, XLA's (jaxlib need not be loaded to ask), or that of a library that finds no
+    room while it is loaded (`ulimit -v`).
+    """
     xla = type(error).__name__ in ("XlaRuntimeError", "JaxRuntimeError")
     loading = isinstance(error, ImportError | RuntimeError) and any(
         said in str(error).lower()
@@ -359,14 +386,15 @@ def is_exhausted(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type's name if it has none."""
+    """Return the first line of an exception's message, or its type's name if it has none."""
     return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
 @contextmanager
-def explained(config: RunConfig) -> Iterator[None]:
-    """Turn the end of memory inside into an OutOfMemoryError that says what the run's memory is
-    made of.
+def explain_memory(config: RunConfig) -> Iterator[None]:
+    """Turn the end of memory inside into an OutOfMemoryError.
+
+    The error says what the run's memory is made of.
     """
     try:
         yield
@@ -387,8 +415,9 @@ ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/accel0", "/dev/v
 
 
 def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.environ) -> None:
-    """Refuse runs that this machine cannot hold, one after the other. Raises ConfigError, see
-    `check`.
+    """Refuse runs that this machine cannot hold, one after the other.
+
+    Raises ConfigError (`check`).
     """
     limit, where = memory_limit(env)
     for config in configs:
@@ -397,8 +426,9 @@ def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.envir
 
 
 def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
-    """(bytes, whose they are) of the memory in which a run will train, as far as that is known
-    before JAX starts.
+    """Return (bytes, whose they are) of the memory in which a run will train.
+
+    It is as far as that is known before JAX starts.
     """
     if env.get("JAX_PLATFORMS", "") != "cpu" and any(
         Path(device).exists() for device in ACCELERATORS
@@ -408,9 +438,9 @@ def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
 
 
 def device_memory(config: RunConfig) -> tuple[int, str] | None:
-    """(bytes, name) of the memory of the accelerators that a run divides its work over.
+    """Return (bytes, name) of the memory of the accelerators that a run divides its work over.
 
-    None on a CPU, or where JAX does not tell. Starts JAX.
+    None on a CPU, or where JAX does not report it. Starts JAX.
     """
     import jax
 
@@ -425,7 +455,7 @@ def device_memory(config: RunConfig) -> tuple[int, str] | None:
 
 
 def device_count(config: RunConfig) -> int:
-    """How many devices a run trains on, over all of its processes. Starts JAX."""
+    """Count the devices a run trains on, over all of its processes. Starts JAX."""
     import jax
 
     count = config.parallel.devices
@@ -435,8 +465,9 @@ def device_count(config: RunConfig) -> int:
 
 
 def check_device(config: RunConfig) -> None:
-    """Refuse a run that this process's accelerator cannot hold, before anything is compiled. Starts
-    JAX.
+    """Refuse a run that this process's accelerator cannot hold, before anything is compiled.
+
+    Starts JAX.
 
     Raises ConfigError.
     """
@@ -445,7 +476,7 @@ def check_device(config: RunConfig) -> None:
 
 
 def memory_notes(config: RunConfig) -> Iterator[str]:
-    """A line for a run that may not fit. Starts JAX."""
+    """Yield a line for a run that may not fit. Starts JAX."""
     known = device_memory(config)
     limit, where = memory_limit() if known is None else known
     if limit is not None:

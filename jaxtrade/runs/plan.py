@@ -17,7 +17,7 @@ from jaxtrade.advisor.host.prompts import check_context
 from jaxtrade.advisor.host.registry import PANEL, check_kind, members_of
 from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
-from jaxtrade.config.load import Agent, config_of
+from jaxtrade.config.load import SweepAgent, config_of
 from jaxtrade.config.sweep import examples_of, require_no_walk, settings_of
 from jaxtrade.data.contracts import contract_of, require_bundled
 from jaxtrade.data.features.schema import table_columns
@@ -37,8 +37,8 @@ from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import (
-    Group,
-    Start,
+    FolderChoice,
+    SweepGroup,
     announcement,
     check_search,
     groups_of,
@@ -46,34 +46,36 @@ from jaxtrade.runs.agents import (
     read_sweep,
     resumed_config,
 )
+from jaxtrade.runs.distributed import ALONE, ProcessGroup, check_config, find_joined
 from jaxtrade.runs.memory import check_memory
-from jaxtrade.runs.processes import ALONE, Layout, check_config, joined
 from jaxtrade.storage.trackers import check_tracker
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """A run that has passed every check that needs no JAX.
 
-    config: of the run, with all agents of a sweep. groups: the programs that it needs, most often
-        one. path: its folder; None in a process that process 0 tells it.
-    source: the run whose policy it begins with, or None. keeps: whether slots and actions must be
-        those of the source (`--continue`).
-    start: whether the run is new, goes on in its folder, or has finished. changes: what a run that
-        goes on is given anew, as `key=value`. data: a file of its bars, instead of its own.
+    config: of the run, with all agents of a sweep.
+    groups: the programs that it needs, most often one.
+    path: its folder; None in a process that gets it from process 0.
+    source: the run whose policy it begins with, or None.
+    keeps: whether slots and actions must be those of the source (`--continue`).
+    start: whether the run is new, goes on in its folder, or has finished.
+    changes: what a run that goes on is given anew, as `key=value`.
+    data: a file of its bars, instead of its own.
     processes: those that train it together.
     """
 
     config: RunConfig
-    groups: tuple[Group, ...]
+    groups: tuple[SweepGroup, ...]
     path: Path | None
     source: Path | None = None
     keeps: bool = False
-    start: Start = Start.NEW
+    start: FolderChoice = FolderChoice.NEW
     changes: tuple[str, ...] = ()
     data: Path | None = None
-    processes: Layout = ALONE
+    processes: ProcessGroup = ALONE
 
     @property
     def folder(self) -> Path:
@@ -92,26 +94,27 @@ class RunPlan:
         return self.is_search or len(self.groups) > 1
 
     def of_program(self, config: RunConfig, path: Path) -> RunPlan:
-        """The plan of one program of a sweep, in a folder of its own: it goes on if it has begun."""
-        if self.start is Start.CONTINUE and (path / "manifest.json").is_file():
+        """Plan one program of a sweep, in a folder of its own: it goes on if it has begun."""
+        if self.start is FolderChoice.CONTINUE and (path / "manifest.json").is_file():
             return plan_resumed(path, self.changes, self.data, self.processes)
-        group = Group(config, tuple(range(config.agents)), {})
-        return replace(self, config=config, groups=(group,), path=path, start=Start.NEW)
+        group = SweepGroup(config, tuple(range(config.agents)), {})
+        return replace(self, config=config, groups=(group,), path=path, start=FolderChoice.NEW)
 
     @property
     def configs(self) -> list[RunConfig]:
         """The configuration of each program."""
         return [group.config for group in self.groups]
 
-    def ask_models(self, tell: Tell) -> RunPlan:
-        """The plan with the model of each advisor's server (`with_model`). Raises ConfigError where
-        a server does not answer.
+    def ask_models(self, log: Log) -> RunPlan:
+        """Add the model of each advisor's server to the plan (`with_model`).
+
+        Raises ConfigError where a server does not answer.
         """
         if not any(config.advisor.on for config in self.configs):
             return self
-        config = with_model(self.config, tell)
+        config = with_model(self.config, log)
         groups = tuple(
-            group._replace(config=with_model(group.config, tell)) for group in groups_of(config)
+            group._replace(config=with_model(group.config, log)) for group in groups_of(config)
         )
         return replace(self, config=config, groups=groups)
 
@@ -122,7 +125,7 @@ def plan_new(
     source: Path | None = None,
     *,
     keeps: bool = False,
-    processes: Layout | None = None,
+    processes: ProcessGroup | None = None,
 ) -> RunPlan:
     """Plan a new run. Nothing is written.
 
@@ -130,20 +133,21 @@ def plan_new(
         path: its folder; default `runs/<market-task-utc-id>`.
         source, keeps: as in `RunPlan`.
         processes: default: those that this one has joined already.
+
     Raises:
         ConfigError, DataError: the configuration, the folder or the source has a fault.
         StorageError: the folder cannot be written.
     """
     require_no_walk(config)
     check(config)
-    processes = joined() if processes is None else processes
+    processes = find_joined() if processes is None else processes
     check_config(config, processes)
     groups = groups_of(config)
     if source is not None:
         _check_source(config, groups, source)
     else:
         for group in groups:
-            check_alone(group.config)
+            refuse_source_settings(group.config)
     check_memory([group.config for group in groups])
     if processes.process_id == 0:
         kind = "optuna" if config.sweep.optuna else "sweep" if len(groups) > 1 else config.env.task
@@ -156,9 +160,11 @@ def plan_resumed(
     path: Path,
     changes: Sequence[str] = (),
     data: Path | None = None,
-    processes: Layout | None = None,
+    processes: ProcessGroup | None = None,
 ) -> RunPlan:
-    """Plan to go on with the run in a folder. changes, data: as in `RunPlan`.
+    """Plan to go on with the run in a folder.
+
+    changes, data: as in `RunPlan`.
 
     Raises ConfigError: not a run, a walk-forward, or a change that a resumed run refuses.
     """
@@ -167,20 +173,20 @@ def plan_resumed(
     require_no_walk(config)
     if sweep and config.sweep.optuna:
         check_search(config)
-    processes = joined() if processes is None else processes
+    processes = find_joined() if processes is None else processes
     check_config(config, processes)
     return RunPlan(
         config,
-        groups_of(config) if sweep else (Group(config, (0,), {}),),
+        groups_of(config) if sweep else (SweepGroup(config, (0,), {}),),
         path,
-        start=Start.CONTINUE,
+        start=FolderChoice.CONTINUE,
         changes=tuple(changes),
         data=data,
         processes=processes,
     )
 
 
-def _check_source(config: RunConfig, groups: Sequence[Group], source: Path) -> None:
+def _check_source(config: RunConfig, groups: Sequence[SweepGroup], source: Path) -> None:
     if config.sweep.optuna:
         raise ConfigError(
             "sweep.optuna (--optuna): a search trains afresh; leave the source run out (--from, "
@@ -194,8 +200,8 @@ def _check_source(config: RunConfig, groups: Sequence[Group], source: Path) -> N
         )
 
 
-def check_alone(config: RunConfig) -> None:
-    """Raises ConfigError if a run without a source has settings that need one."""
+def refuse_source_settings(config: RunConfig) -> None:
+    """Raise ConfigError if a run without a source has settings that need one."""
     if config.network.adapter or getattr(config.learner, "adapter_freeze", 0.0):
         key = "network.adapter" if config.network.adapter else f"{config.algorithm}.adapter_freeze"
         raise ConfigError(
@@ -213,20 +219,23 @@ Check = Callable[[], object]
 def check_names(config: RunConfig, own_files: bool = False) -> None:
     """Check that market, account preset, reward, features, advisor and files exist.
 
-    own_files: whether the command reads its own files instead of the bars that the configuration
-        names. Raises
-    ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for several of
-    them.
+    own_files: whether the command reads its own files instead of the bars that the
+        configuration names.
+
+    Raises ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for
+    several of them.
     """
     run_all(_names(config, own_files))
 
 
 def check(config: RunConfig, training: bool = True) -> None:
-    """Check a new run: its names, and that its rules do not contradict each other and its sessions
-    suffice.
+    """Check a new run: its names, that its rules agree, and that its sessions suffice.
 
-    Each setting of a sweep is checked too. training: whether the account and the sessions matter,
-    as they do to all but a look at the data. Raises as `check_names`.
+    Each setting of a sweep is checked too.
+
+    training: whether the account and the sessions matter, as they do to all but a look at the data.
+
+    Raises as `check_names`.
     """
     _check_one(config, training)
     sweep = config.sweep
@@ -238,7 +247,7 @@ def check(config: RunConfig, training: bool = True) -> None:
         else settings_of(sweep, config.seed)
     )
     agents = [
-        Agent(number, config.seed, number, setting) for number, setting in enumerate(settings)
+        SweepAgent(number, config.seed, number, setting) for number, setting in enumerate(settings)
     ]
     told = set[str]()
     run_all([lambda agent=agent: _check_setting(config, agent, training, told) for agent in agents])
@@ -250,9 +259,12 @@ def _check_one(config: RunConfig, training: bool) -> None:
     run_all([*_names(config, False), *(_rules(config) if training else [])])
 
 
-def _check_setting(config: RunConfig, agent: Agent, training: bool, told: set[str]) -> None:
-    """Check a setting of a sweep as a run of its own. told: the faults of settings before it, which
-    are not told again: most are those of a key that all settings have."""
+def _check_setting(config: RunConfig, agent: SweepAgent, training: bool, told: set[str]) -> None:
+    """Check a setting of a sweep as a run of its own.
+
+    told: the faults of settings before it, which are not reported again: most are those of a key
+        that all settings have.
+    """
     try:
         _check_one(config_of(config, agent), training)
     except (ConfigError, DataError) as error:
@@ -279,8 +291,9 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
 
 
 def _members(config: RunConfig) -> tuple[RunConfig, ...]:
-    """The configurations of the symbols; none if one of them is at fault, which another check
-    reports.
+    """Return the configurations of the symbols.
+
+    There are none if one of them is at fault, which another check reports.
     """
     try:
         return member_configs(config)
@@ -346,8 +359,9 @@ def _rules(config: RunConfig) -> list[Check]:
 
 
 def _check_length(config: RunConfig) -> None:
-    """Raises ConfigError if DQN ends before it learns. The length for `rollout.num_envs: auto` is
-    not known yet.
+    """Raise ConfigError if DQN ends before it learns.
+
+    The length for `rollout.num_envs: auto` is not known yet.
     """
     rollout = config.rollout
     if config.algorithm == "dqn" and not rollout.auto:
@@ -384,7 +398,7 @@ def _check_sessions(config: RunConfig) -> None:
 
 
 def _check_shared(members: Sequence[RunConfig], config: RunConfig) -> None:
-    """Raises ConfigError if the dates that all symbols can have are too few for the splits."""
+    """Raise ConfigError if the dates that all symbols can have are too few for the splits."""
     ranges = [date_range(member.data, contract_of(member.data).symbol) for member in members]
     known = [dates for dates in ranges if dates is not None]
     if not known:
@@ -406,8 +420,9 @@ def _check_shared(members: Sequence[RunConfig], config: RunConfig) -> None:
 
 
 def _bundled_range(data: DataConfig, symbol: str) -> str:
-    """The dates of the bundled bars that `data` selects, as part of a message. Nothing where all
-    bars are generated.
+    """Format the dates of the bundled bars that `data` selects, as part of a message.
+
+    Nothing where all bars are generated.
     """
     if data.source != "bundled" and data.synthetic != "phase_randomised":
         return ""
@@ -417,8 +432,10 @@ def _bundled_range(data: DataConfig, symbol: str) -> str:
 
 
 def run_all(checks: Sequence[Check]) -> list[Any]:
-    """Run all checks, and return their results. Raises the error of the one that fails, or
-    ConfigFaultsError with the lines of all that do."""
+    """Run all checks, and return their results.
+
+    Raises the error of the one that fails, or ConfigFaultsError with the lines of all that do.
+    """
     errors, results = list[ConfigError | DataError](), list[Any]()
     for each in checks:
         try:

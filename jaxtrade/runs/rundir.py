@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
-from jaxtrade.config.faults import migrated
+from jaxtrade.config.faults import migrate
 from jaxtrade.config.load import module_names
 from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
 from jaxtrade.runs import files
 from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
-from jaxtrade.training.together import from_main, is_main
+from jaxtrade.training.multiprocess import from_main, is_main
 from jaxtrade.version import __version__
 
 # What the bits of a run depend on besides its configuration and data: versions, device, driver,
@@ -38,7 +38,7 @@ DRIVER = Path("/proc/driver/nvidia/version")  # Linux only
 
 
 def facts() -> dict[str, Any]:
-    """The machine's part of a manifest. Starts JAX."""
+    """Collect the machine's part of a manifest. Starts JAX."""
     import jax
 
     device = jax.devices()[0]
@@ -63,8 +63,9 @@ def facts() -> dict[str, Any]:
 
 
 def driver(path: Path = DRIVER) -> str | None:
-    """The version of the NVIDIA driver, such as "580.95.05". None if there is none, or on another
-    system than Linux.
+    """Find the version of the NVIDIA driver, such as "580.95.05".
+
+    None if there is none, or on another system than Linux.
     """
     if not path.is_file():
         return None
@@ -75,8 +76,9 @@ def driver(path: Path = DRIVER) -> str | None:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What differs between the machines of two manifests: a run that goes on with it computes other
-    bits.
+    """Yield what differs between the machines of two manifests.
+
+    A run that goes on with a difference is not bit-identical.
 
     Facts that only one of the manifests has are passed over: an earlier version did not record
     them. So is the version of jaxtrade itself, whose changelog says what changes bits.
@@ -118,12 +120,12 @@ PLACES = (
 
 
 def commit(package: Path = PACKAGE) -> str:
-    """40 hex digits, with "-dirty" if the source had changes that were not committed; "unknown" if
-    nothing says it.
+    """Return 40 hex digits, with "-dirty" if the source had changes that were not committed.
+
+    Return "unknown" if nothing says it.
 
     A package in its own checkout asks git. An installed copy may lie inside another repository,
-    whose commit would say
-    nothing: it reads what the build has written.
+    whose commit would say nothing: it reads what the build has written.
     """
     found = _of_checkout(package)
     if found is None and (package / STAMP).is_file():
@@ -132,7 +134,7 @@ def commit(package: Path = PACKAGE) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment in which git looks around the folder that it is told, and nowhere else."""
+    """Make the environment in which git searches around the folder that it is given alone."""
     return {name: value for name, value in os.environ.items() if name not in PLACES}
 
 
@@ -166,8 +168,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
 def new_run_path(market: str, task: str) -> Path:
-    """`runs/<market>-<task>-<utc>-<id>`, not created yet. market: its name, or that of a set
-    (EURUSD+USDJPY).
+    """Return `runs/<market>-<task>-<utc>-<id>`, not created yet.
+
+    market: its name, or that of a set (EURUSD+USDJPY).
     """
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     return Path("runs") / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
@@ -193,9 +196,9 @@ def check_new(path: Path) -> None:
 def check_place(path: Path, where: str) -> None:
     """Check that a folder can be made at `path`, or written if it exists. Leaves nothing there.
 
-    where: the folder and its flag, for messages. Raises ConfigError for a file in the way,
-        StorageError for a place
-    that cannot be written.
+    where: the folder and its flag, for messages.
+
+    Raises ConfigError for a file in the way, StorageError for a place that cannot be written.
     """
     there = next((place for place in (path, *path.parents) if place.exists()), None)
     if there is None:
@@ -257,24 +260,27 @@ def create_folder(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a JSON file atomically. Raises ValueError for NaN or infinity, which JSON cannot
-    express.
+    """Write a JSON file atomically.
+
+    Raises ValueError for NaN or infinity, which JSON cannot express.
     """
     content = (json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(content)
-    with digests.replacing(path.parent, {path.name: content}):
+    with digests.replace_files(path.parent, {path.name: content}):
         temporary.replace(path)
 
 
 def read_run(
     path: Path, instead: Mapping[str, str] | None = None
 ) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration and manifest of a run. Runs of earlier versions can be read too.
+    """Read the configuration and manifest of a run. Runs of earlier versions can be read too.
 
-    Paths in the configuration are those at which the run's files are now (`files.locate`). instead:
-    key -> path of files that the user names now, e.g. `data.file`. Raises ConfigError if `path` is
-    not a run folder.
+    Paths in the configuration are those at which the run's files are now (`files.locate`).
+
+    instead: key -> path of files that the user names now, e.g. `data.file`.
+
+    Raises ConfigError if `path` is not a run folder.
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
@@ -320,8 +326,10 @@ def read_run(
 
 
 def _nearest_run(path: Path) -> str:
-    """The end of a message about `path`: the run that it lies in, or the one beside it whose name
-    is like it or begins like it, or nothing."""
+    """Find a run for the end of a message about `path`: the one that it lies in, or a similar one.
+
+    A similar one is beside it, and its name is like it or begins like it. Nothing if there is none.
+    """
     if (path.parent / "config.yaml").is_file() and (path.parent / "manifest.json").is_file():
         return f"; did you mean {path.parent}?"
     runs = (
@@ -339,14 +347,15 @@ def _nearest_run(path: Path) -> str:
 
 
 def written_values(path: Path) -> dict[str, Any]:
-    """The values in a run's `config.yaml`, under today's keys and in today's units. Raises
-    ConfigError.
+    """Read the values in a run's `config.yaml`, under today's keys and in today's units.
+
+    Raises ConfigError.
     """
-    return migrated(read_values(path / "config.yaml", exact=True))
+    return migrate(read_values(path / "config.yaml", exact=True))
 
 
 def config_digest(path: Path) -> str:
-    """sha256 (hex) of the values in a run's `config.yaml`.
+    """Compute the sha256 (hex) of the values in a run's `config.yaml`.
 
     The digest covers the file only, without the defaults that this version would add. A key that a
     later version adds therefore changes no digest.
@@ -354,14 +363,15 @@ def config_digest(path: Path) -> str:
     return digest_of(read_values(path / "config.yaml", exact=True))
 
 
-def quoted(words: Sequence[str]) -> str:
-    """A command line that this system's shell takes apart into `words` again."""
+def quote_command(words: Sequence[str]) -> str:
+    """Quote a command line so that this system's shell takes it apart into `words` again."""
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def program() -> list[str]:
-    """The words with which this command was started: `jaxtrade`, or its path if the shell does not
-    find that one.
+    """Return the words with which this command was started.
+
+    They are `jaxtrade`, or its path if the shell does not find that one.
 
     `jaxtrade` for any other program, such as one that calls `jaxtrade.run`.
     """
@@ -380,10 +390,11 @@ def program() -> list[str]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_run(path: Path) -> Iterator[None]:
     """Hold the run's writer lock. The operating system releases it even if the process is killed.
 
     Of the processes of one run, process 0 writes and holds it.
+
     Raises RunLockedError, naming the holder, if another process has the lock.
     """
     if not is_main():
@@ -407,7 +418,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
-    """Where a result comes from: versions, commit, device, seeds and digests. Starts JAX."""
+    """Describe where a result comes from: versions, commit, device, seeds and digests.
+
+    Starts JAX.
+    """
     return facts() | {
         "format": 1,
         "config_sha256": config.digest(),

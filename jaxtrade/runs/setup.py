@@ -18,43 +18,49 @@ import numpy as np
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, RunConfig, SplitConfig
 from jaxtrade.config.learners import tunable_floats
-from jaxtrade.config.load import Agent, agents_of, config_of
-from jaxtrade.config.run import chooses, evaluations, split_note, with_control, with_split
+from jaxtrade.config.load import SweepAgent, agents_of, config_of
+from jaxtrade.config.run import (
+    count_evaluations,
+    scores_by_default,
+    split_note,
+    with_control,
+    with_split,
+)
 from jaxtrade.config.sweep import MOST_AGENTS
 from jaxtrade.data.market import Market, Markets
 from jaxtrade.data.markets import load_markets
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.splits import (
     Fold,
-    countable,
+    count_sessions,
     decision_count,
     folds_of,
     sessions_of,
     split_sessions,
 )
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.monitor import monitored, summarise
+from jaxtrade.env.monitor import add_monitor, summarise
 from jaxtrade.env.params import make_env, make_params, make_stages
 from jaxtrade.env.shared import crowding, trained_env, with_impact
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.members import for_member, members_of
-from jaxtrade.evaluation.record import Steps, decision_bars, longest
+from jaxtrade.evaluation.padding import for_member, members_of
+from jaxtrade.evaluation.record import EvaluationSteps, decision_bars, longest
+from jaxtrade.rl.advice import Fusion, make_fusion
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.listening import Fusion, make_fusion
-from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+from jaxtrade.rl.sharding import MeshDevices, mesh_of, plan_mesh
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train_state import part_of
 from jaxtrade.runs.advice import view_of
-from jaxtrade.runs.advice_evaluation import Shown, shown
+from jaxtrade.runs.advice_evaluation import ShownAdvice, load_split_advice
 from jaxtrade.runs.agents import RULES, announcement, groups_of
-from jaxtrade.runs.compute import check_strict
 from jaxtrade.runs.memory import device_count
+from jaxtrade.runs.xla_settings import check_strict
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.storage.sinks import Names
-from jaxtrade.text import Tell
-from jaxtrade.training.loop import Plan, plan_run
-from jaxtrade.training.population import ONE_DEVICE, Axes, Place, Stack
+from jaxtrade.text import Log
+from jaxtrade.training.loop import RunLength, plan_run
+from jaxtrade.training.population import ONE_DEVICE, Axes, RunDevices, Stack
 from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary, Warn
 
 # The episode monitor of a run: what its learner reports, its file, and a warning when rows are
@@ -62,17 +68,18 @@ from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary,
 
 
 def market_symbols(market: Markets) -> tuple[str, ...]:
-    """The names of a market's symbols, by number; of symbols that are held together, one name for
-    all of them.
+    """Return the names of a market's symbols, by number.
+
+    Symbols that are held together have one name for all of them.
     """
     return tuple(part.name for part in market.parts)
 
 
 def rows_of(config: RunConfig) -> int:
-    """Rows of the buffer of ended episodes, per update and agent; 0 if no file is written.
+    """Count the rows of the buffer of ended episodes, per update and agent; 0 without a file.
 
-    `auto` has room for episodes of eight steps on average (a day of hourly bars has more), and for two of each
-    environment where a rollout is short.
+    `auto` has room for episodes of eight steps on average (a day of hourly bars has more), and for
+    two of each environment where a rollout is short.
     """
     if not config.monitor.csv:
         return 0
@@ -82,22 +89,23 @@ def rows_of(config: RunConfig) -> int:
 
 
 def summary_of(config: RunConfig, market: Markets) -> Summary:
-    """What a learner reports about its rollouts, with the monitor if `monitor.on`.
+    """Make what a learner reports about its rollouts, with the monitor if `monitor.on`.
 
-    The environment's parameters then need `monitor=True`. In a shared market, crowding is reported
-    too.
+    The environment's parameters then need `monitor=True`. In a shared market, crowding is
+    reported too.
     """
     found = (
-        monitored(summarise, rows_of(config), market_symbols(market))
+        add_monitor(summarise, rows_of(config), market_symbols(market))
         if config.monitor.on
         else summarise
     )
     return crowding(found) if config.shared.on else found
 
 
-def lost(rows: Sequence[Row]) -> str:
-    """Warn about episodes that have no row in the file. rows: the newest updates; one that lost
-    some is enough.
+def warn_of_lost_episodes(rows: Sequence[Row]) -> str:
+    """Warn about episodes that have no row in the file.
+
+    rows: the newest updates; one that lost some is enough.
     """
     losing = [row for row in rows if row.get(LOST, 0) > 0]
     if not losing:
@@ -110,21 +118,26 @@ def lost(rows: Sequence[Row]) -> str:
 
 
 def with_warning(config: RunConfig, algorithm: Learner) -> Learner:
-    """The learner with a warning about lost rows, if there can be any.
+    """Give the learner a warning about lost rows, if there can be any.
 
-    As all warnings it is given when it begins: once, unless many updates without a loss lie in
-    between.
+    As all warnings it is given when it begins: once, unless many updates without a loss lie
+    in between.
     """
     if not (config.monitor.on and rows_of(config)):
         return algorithm
-    warnings = (*algorithm.info.warnings, Warn("monitor_rows", lost, at_once=True))
+    warnings = (*algorithm.info.warnings, Warn("monitor_rows", warn_of_lost_episodes, at_once=True))
     return algorithm._replace(info=algorithm.info._replace(warnings=warnings))
 
 
 def monitor_sink(
     path: Path, config: RunConfig, market: Markets, resume_update: int | None
 ) -> MonitorSink:
-    """The writer of a run's `monitor.csv`. path: the run's folder. Raises as `MonitorSink`."""
+    """Make the writer of a run's `monitor.csv`.
+
+    path: the run's folder.
+
+    Raises as `MonitorSink`.
+    """
     symbols = market_symbols(market)
     return MonitorSink(
         path / MONITOR, f"{'+'.join(symbols)}-{config.env.task}", symbols, resume_update
@@ -143,14 +156,16 @@ def monitor_sink(
 # fold, as data, and a key by their seed, which is the same in every fold.
 
 
-def walked(
+def make_walk_agents(
     config: RunConfig, market: Markets, folds: Sequence[Fold], make: Callable[[RunConfig], PyTree]
 ) -> Agents:
-    """The agents of the folds: all seeds of the first fold, then of the second, ... `setting` is
-    the fold.
+    """Make the agents of the folds: all seeds of the first fold, then of the second, ...
 
-    make: the environment's parameters of a configuration; its sessions are replaced. Raises
-    ConfigError for more agents than a run may have.
+    `setting` is the fold.
+
+    make: the environment's parameters of a configuration; its sessions are replaced.
+
+    Raises ConfigError for more agents than a run may have.
     """
     seeds = config.walk.seeds
     if len(folds) * seeds > MOST_AGENTS:
@@ -160,7 +175,7 @@ def walked(
             "(data.start)"
         )
     agents = tuple(
-        Agent(fold * seeds + i, config.seed + i, fold, {"fold": fold})
+        SweepAgent(fold * seeds + i, config.seed + i, fold, {"fold": fold})
         for fold in range(len(folds))
         for i in range(seeds)
     )
@@ -168,7 +183,7 @@ def walked(
     rules = [params.replace(sessions=sessions_of(market, fold.train)) for fold in folds]
     each = tuple(rules[agent.setting] for agent in agents)
     configs = tuple(config.model_copy(update={"seed": agent.seed}) for agent in agents)
-    return listed(agents, configs, each, {}, make)
+    return list_agents(agents, configs, each, {}, make)
 
 
 SHARED = (
@@ -191,12 +206,13 @@ OF_CONTRACT = (
 class Agents:
     """The agents of a run, as arguments of one program.
 
-    stack: along which axis they are. configs, rules: the configuration and the environment's
-        parameters of each agent alone, which share the market; a single one where agents differ in
-        their seeds alone. params: the parameters of all agents, [N, ...] where two of them differ.
-        axes: `in_axes` of `params`; None if all leaves are shared. hparams: tunable floats with which
-        they begin, float32[N] by name; empty: the learner's own. make: the parameters of a
-        configuration.
+    stack: along which axis they are.
+    configs, rules: the configuration and the environment's parameters of each agent alone, which
+        share the market; a single one where agents differ in their seeds alone.
+    params: the parameters of all agents, [N, ...] where two of them differ.
+    axes: `in_axes` of `params`; None if all leaves are shared.
+    hparams: tunable floats with which they begin, float32[N] by name; empty: the learner's own.
+    make: the parameters of a configuration.
     """
 
     stack: Stack
@@ -213,22 +229,25 @@ class Agents:
         return bool(self.stack.swept)
 
 
-def alike(config: RunConfig, make: Callable[[RunConfig], PyTree]) -> Agents:
-    """Agents that differ in their seeds alone, or a single one."""
+def agents_by_seed(config: RunConfig, make: Callable[[RunConfig], PyTree]) -> Agents:
+    """Make agents that differ in their seeds alone, or a single one."""
     params = make(config)
     return Agents(Stack.of_run(config), (config,), (params,), params, None, {}, make)
 
 
-def listed(
-    agents: tuple[Agent, ...],
+def list_agents(
+    agents: tuple[SweepAgent, ...],
     configs: tuple[RunConfig, ...],
     rules: tuple[PyTree, ...],
     hparams: Mapping[str, np.ndarray],
     make: Callable[[RunConfig], PyTree],
     like: PyTree = None,
 ) -> Agents:
-    """Agents that have configurations of their own. like: as in `read_swept`."""
-    params, axes = stacked(rules, like)
+    """Make agents that have configurations of their own.
+
+    like: as in `read_swept`.
+    """
+    params, axes = stack_trees(rules, like)
     stack = Stack((len(agents),), (Axes(params=axes),), agents)
     return Agents(stack, configs, rules, params, axes, hparams, make)
 
@@ -236,7 +255,7 @@ def listed(
 def read_swept(
     config: RunConfig, make: Callable[[RunConfig], PyTree], like: PyTree = None
 ) -> Agents:
-    """The agents of a sweep.
+    """Make the agents of a sweep.
 
     Args:
         make: the environment's parameters of one agent's configuration.
@@ -258,15 +277,20 @@ def read_swept(
     rules = tuple(made[key] for key in keys)
     floats = [tunable_floats(alone) for alone in configs]
     hparams = {name: np.array([each[name] for each in floats], np.float32) for name in floats[0]}
-    return listed(agents, configs, rules, hparams, make, like)
+    return list_agents(agents, configs, rules, hparams, make, like)
 
 
-def stacked(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
-    """(trees of all agents as one, `in_axes` of it). Leaves that differ get a leading axis, the
-    others stay.
+def stack_trees(each: Sequence[PyTree], like: PyTree = None) -> tuple[PyTree, PyTree]:
+    """Stack the trees of all agents into one; return it and its `in_axes`.
 
-    `in_axes` is None if no leaf differs. like: as in `read_swept`. Raises ValueError if the trees differ in structure,
-    static fields, shapes or dtypes, so that one program cannot serve them.
+    Leaves that differ get a leading axis, the others stay.
+
+    `in_axes` is None if no leaf differs.
+
+    like: as in `read_swept`.
+
+    Raises ValueError if the trees differ in structure, static fields, shapes or dtypes, so that one
+    program cannot serve them.
     """
     structures = {jax.tree.structure(tree) for tree in each}
     if len(structures) > 1:
@@ -305,7 +329,7 @@ class Setup:
     splits: dict[str, SessionSet]
     env: TradingEnv
     params: EnvParams
-    plan: Plan
+    plan: RunLength
     algorithm: Learner
     agents: Agents
     fusion: Fusion | None = None
@@ -318,11 +342,13 @@ class Setup:
         return self.agents.stack
 
     def of_agent(self, number: int, symbol: str, params: EnvParams) -> tuple[RunConfig, EnvParams]:
-        """The configuration and the parameters by which an agent is evaluated on a symbol: those of
-        a sweep under their own costs, account, brackets and weights. Market, sessions and advice
-        stay those of `params`.
+        """Return the configuration and the parameters by which an agent is evaluated on a symbol.
 
-        number: of the agent (`Stack.numbers`). params: made to show the sessions of this symbol.
+        Those of a sweep are evaluated under their own costs, account, brackets and weights. Market,
+        sessions and advice stay those of `params`.
+
+        number: of the agent (`Stack.numbers`).
+        params: made to show the sessions of this symbol.
         """
         own, agents, member = self.symbols[symbol], self.agents, None
         if not agents.are_listed:
@@ -347,12 +373,12 @@ class Setup:
         return self.agents.configs[0] if self.agents.are_listed else self.config
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> RunDevices:
         """The devices that the run trains on. Raises ConfigError if there are too few, or they
         cannot share it.
         """
         chosen, rollout = self.config.parallel, self.config.rollout
-        layout = layout_of(
+        layout = plan_mesh(
             device_count(self.config), self.stack.count, rollout.shards, chosen.reduce == "strict"
         )
         if layout.is_plain:
@@ -371,7 +397,7 @@ class Setup:
             fusion=self.fusion,
             reduce=layout.reduce,
         )
-        return Spread(layout, mesh_of(layout), part, self.stack, rollout.num_envs)
+        return MeshDevices(layout, mesh_of(layout), part, self.stack, rollout.num_envs)
 
     @property
     def single(self) -> Market:
@@ -386,7 +412,7 @@ class Setup:
 
     @cached_property
     def symbols(self) -> dict[str, Setup]:
-        """symbol -> the setup of that symbol alone, on which policies are evaluated.
+        """Symbol -> the setup of that symbol alone, on which policies are evaluated.
 
         The markets of a set have one shape there, and their arrays are on the host. For one symbol:
         this setup itself.
@@ -421,9 +447,11 @@ class Setup:
         contracts = [repr(member.contract) for member in self.market.members]
         return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
 
-    def steps(self, split: str) -> Steps | None:
-        """What the programs of a set step on a split: as much as the symbol with most bars has, so
-        that every program is compiled once for all symbols. None for one symbol.
+    def steps(self, split: str) -> EvaluationSteps | None:
+        """Return what the programs of a set step on a split; None for one symbol.
+
+        It is as much as the symbol with most bars has, so that every program is compiled once for
+        all symbols.
         """
         if len(self.symbols) == 1:
             return None
@@ -432,15 +460,19 @@ class Setup:
         )
 
     def acting(self, policy: PyTree, symbol: str) -> PyTree:
-        """A policy as it acts on one symbol: with the observation statistics of that symbol. It may
-        be abstract.
+        """Return a policy as it acts on one symbol: with the observation statistics of that symbol.
+
+        It may be abstract.
         """
         parts = list(self.symbols)
         return for_member(policy, parts.index(symbol)) if len(parts) > 1 else policy
 
     def rules_on(self, symbol: str, shown: EnvParams) -> EnvParams | list[EnvParams]:
-        """The parameters by which the agents are scored on a symbol: of all, or of each where those
-        of a sweep differ. shown: as `params` of `of_agent`.
+        """Return the parameters by which the agents are scored on a symbol.
+
+        They are those of all, or of each where those of a sweep differ.
+
+        shown: as `params` of `of_agent`.
         """
         if self.agents.axes is None:
             return shown
@@ -448,12 +480,12 @@ class Setup:
         return [self.of_agent(number, symbol, shown)[1] for number in numbers]
 
     def dates(self, split: str) -> np.ndarray:
-        """The trade date of each session of a split, datetime64[D]."""
+        """Return the trade date of each session of a split (datetime64[D])."""
         sessions, market = self.splits[split], self.market
         return market.trade_dates[np.asarray(sessions.ids)[: int(sessions.count)]]
 
     def evaluation_split(self) -> str:
-        """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
+        """Choose the split to evaluate: `test`, or `train` (in sample) if none is held out."""
         return "test" if int(self.splits["test"].count) else "train"
 
 
@@ -479,7 +511,7 @@ def prepare(config: RunConfig) -> Setup:
     splits = split_sessions(
         market, SplitConfig(validation_sessions=0) if config.walk.on else first.split
     )
-    asked, sessions, folds = config, countable(market), tuple[Fold, ...]()
+    asked, sessions, folds = config, count_sessions(market), tuple[Fold, ...]()
     note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
         folds = tuple(folds_of(market, config))
@@ -506,17 +538,19 @@ def prepare(config: RunConfig) -> Setup:
     agents = (
         read_swept(config, params_of)
         if config.sweep.on
-        else walked(config, market, folds, params_of)
+        else make_walk_agents(config, market, folds, params_of)
         if folds
-        else alike(config, params_of)
+        else agents_by_seed(config, params_of)
     )
-    config, agents, plan, algorithm = _taught(asked, config, agents, env, market, splits, fusion)
+    config, agents, plan, algorithm = _make_learner(
+        asked, config, agents, env, market, splits, fusion
+    )
     return Setup(
         config, market, splits, env, agents.rules[0], plan, algorithm, agents, fusion, folds, note
     )
 
 
-def _taught(
+def _make_learner(
     asked: RunConfig,
     config: RunConfig,
     agents: Agents,
@@ -524,8 +558,8 @@ def _taught(
     market: Markets,
     splits: Mapping[str, SessionSet],
     fusion: Fusion | None,
-) -> tuple[RunConfig, Agents, Plan, Learner]:
-    """The learner of a setup, its plan, and what hangs on that: the configuration and the agents.
+) -> tuple[RunConfig, Agents, RunLength, Learner]:
+    """Make the learner of a setup, its plan, and what depends on it: configuration and agents.
 
     asked, config: the run's configuration as it was given, and with what the default protocol has
         chosen so far.
@@ -541,8 +575,10 @@ def _taught(
         fusion=fusion,
     )
     count = 0  # how often the default protocol scores the policy, where it chooses one
-    if chooses(asked, config):
-        count = evaluations(plan.total_steps, decision_count(market.data, splits["validation"]))
+    if scores_by_default(asked, config):
+        count = count_evaluations(
+            plan.total_steps, decision_count(market.data, splits["validation"])
+        )
     config = with_control(config, plan.chunks, count)
     own = {"control": config.control}
     configs = tuple(each.model_copy(update=own) for each in agents.configs)
@@ -552,12 +588,15 @@ def _taught(
 
 
 def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
-    """The setup with another learner on the same market. config: differs from `setup.config` in
-    keys of the learner alone, or in what `prepare` finds for it. Raises ConfigError."""
-    asked, config = config, with_split(config, countable(setup.market))
+    """Replace the learner of the setup by another one on the same market. Raises ConfigError.
+
+    config: differs from `setup.config` in keys of the learner alone, or in what `prepare` finds
+        for it.
+    """
+    asked, config = config, with_split(config, count_sessions(setup.market))
     listed = setup.stack.swept
     configs = tuple(config_of(config, agent) for agent in listed) if listed else (config,)
-    config, agents, plan, algorithm = _taught(
+    config, agents, plan, algorithm = _make_learner(
         asked,
         config,
         replace(setup.agents, configs=configs),
@@ -570,9 +609,12 @@ def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
 
 
 def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
-    """The setup of a sweep with the agents of another one, for the same program. config: differs
-    from `setup.config` in the section `sweep` alone, or in what `prepare` finds for it. Raises
-    ConfigError."""
+    """Replace the agents of a sweep by those of another one, for the same program.
+
+    Raises ConfigError.
+    config: differs from `setup.config` in the section `sweep` alone, or in what `prepare` finds
+        for it.
+    """
     found = {name: getattr(setup.config, name) for name in ("split", "control")}
     config = config.model_copy(update=found)
     agents = read_swept(config, setup.agents.make, setup.agents.axes)
@@ -580,8 +622,9 @@ def with_sweep_of(setup: Setup, config: RunConfig) -> Setup:
 
 
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
-    """The policies in a run's state, one per agent. Each carries the trust in the advisor that it
-    acts with.
+    """Return the policies in a run's state, one per agent.
+
+    Each carries the trust in the advisor that it acts with.
     """
     advice = getattr(state, "advice", None)
     if (
@@ -597,35 +640,37 @@ def params_shown(
     setup: Setup,
     split: str,
     path: Path | None,
-    tell: Tell | None = None,
+    log: Log | None = None,
     again: bool = False,
-) -> tuple[EnvParams, Shown | None]:
-    """The environment's parameters for evaluating a split, with the advice on its bars.
+) -> tuple[EnvParams, ShownAdvice | None]:
+    """Make the environment's parameters for evaluating a split, with the advice on its bars.
 
-    again: as in `advice_evaluation.shown`. Returns (parameters, the advice shown), where the second
-        is None for a run
-    without an advisor.
+    Return (parameters, the advice shown), where the second is None for a run without an advisor.
+
+    again: as in `advice_evaluation.load_split_advice`.
     """
     if setup.fusion is None:
         return jax.device_put(
             setup.params
         ), None  # those of a symbol of a set are on the host until it is evaluated
-    known = shown(setup.config, setup.single, split, setup.splits[split], path, tell, again)
+    known = load_split_advice(
+        setup.config, setup.single, split, setup.splits[split], path, log, again
+    )
     return setup.params.replace(advice=known.view), known
 
 
-def validation_shown(setup: Setup, path: Path, tell: Tell) -> dict[str, EnvParams]:
-    """By symbol, the parameters that show the validation sessions, with the advice on their
-    bars."""
+def validation_shown(setup: Setup, path: Path, log: Log) -> dict[str, EnvParams]:
+    """Make, by symbol, the parameters that show the validation sessions with their advice."""
     return {
-        symbol: params_shown(own, "validation", path, tell)[0]
+        symbol: params_shown(own, "validation", path, log)[0]
         for symbol, own in setup.symbols.items()
     }
 
 
-def figure_names(env: TradingEnv, market: Markets) -> Names:
-    """Names of the entries of the run's list-valued figures: actions, reasons for an episode's end,
-    and symbols.
+def metric_names(env: TradingEnv, market: Markets) -> Names:
+    """Name the entries of the run's list-valued metrics.
+
+    They are actions, reasons for an episode's end, and symbols.
     """
     return {
         "action_share": list(env.actions),

@@ -1,4 +1,4 @@
-"""What stands behind the figures of a finished run: grids of assumptions, the probability to pass
+"""What stands behind the metrics of a finished run: grids of assumptions, the probability to pass
 its account, a breakdown of its trades, and null markets.
 
 All but the last are worked out for one policy of the run and the baselines (`_Subject`). They are
@@ -37,13 +37,13 @@ from jaxtrade.runs.evaluate import (
     account_note,
     extent,
     held_out,
-    keeping,
+    lock_if_advised,
     refuse_joint,
 )
-from jaxtrade.runs.openings import days_label, grid_notes
 from jaxtrade.runs.setup import Setup, params_shown
-from jaxtrade.runs.stored import chosen_number, chosen_numbers, read_policy
-from jaxtrade.storage.staged import staged
+from jaxtrade.runs.stored_run import chosen_number, chosen_numbers, read_policy
+from jaxtrade.runs.trial_log import days_label, grid_notes
+from jaxtrade.storage.staging import stage_files
 from jaxtrade.text import json_text
 from jaxtrade.types import SessionSet
 
@@ -81,12 +81,13 @@ class _Subject:
         self.policy = read_policy(request.path, self.setup.config, self.number)
 
     def symbols(self) -> Iterator[tuple[str, Setup, RunConfig, Any, list[Any]]]:
-        """Each symbol of the run, its setup, the configuration and parameters of the agent there,
-        and the agents to evaluate: its policy and the baselines.
+        """Yield each symbol of the run, its setup, the agent's configuration and parameters there.
+
+        Yield the agents to evaluate with them: its policy and the baselines.
         """
         setup, request = self.setup, self.request
         for symbol, own in setup.symbols.items():
-            with keeping(setup, request.path):
+            with lock_if_advised(setup, request.path):
                 saved_in = None if request.advisor else request.path
                 params, _ = params_shown(own, request.split, saved_in)
             config, params = setup.of_agent(self.number, symbol, params)
@@ -97,7 +98,7 @@ class _Subject:
             yield symbol, own, config, params, agents
 
     def notes(self) -> list[str]:
-        """Enter the look at the sessions in the trial log. Returns what a reader should know."""
+        """Enter the look at the sessions in the trial log. Return what a reader should know."""
         asked = self.request
         other = asked.advisor is not None
         return [
@@ -106,9 +107,10 @@ class _Subject:
         ]
 
     def keep(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write documents beside the evaluation that they are about, for a report; nothing for
-        another advisor or account than the run's own, where there is no such evaluation, or where
-        another process writes to the run.
+        """Write documents beside the evaluation that they are about, for a report.
+
+        Does nothing for another advisor or account than the run's own, where there is no such
+        evaluation, or where another process writes to the run.
 
         found: symbol -> title of `FILES` -> document. Each holds the digest of the policy: a later
             evaluation may be of another one.
@@ -119,7 +121,7 @@ class _Subject:
         own = setup.stack.folder(request.folder, self.number)
         about = {"policy_sha256": policy_digest(self.policy)}
         try:
-            with rundir.locked(request.path):
+            with rundir.lock_run(request.path):
                 for symbol, documents in found.items():
                     where = own / symbol if len(setup.symbols) > 1 else own
                     if not (where / "evaluation.json").is_file():
@@ -128,7 +130,7 @@ class _Subject:
                             "the split first (jaxtrade evaluate RUN), then ask again"
                         )
                         continue
-                    with staged(where) as new:
+                    with stage_files(where) as new:
                         for title, document in documents.items():
                             text = json_text({**document, **about}) + "\n"
                             (new / f"{FILES[title]}.json").write_text(text, encoding="utf-8")
@@ -143,15 +145,18 @@ MAKERS: Mapping[str, Any] = {
 
 
 def grid_run(request: Request, titles: Collection[str]) -> str:
-    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order,
-    costs and latency; and which parts of its observation the policy uses.
+    """Compute grids of a finished run.
 
-    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned, and
-    kept beside the evaluation for a report. Answers of the run's own advisor are saved, as in
-    `evaluate_run`.
+    They show net profit of its policy and of the baselines, by intrabar order, costs and latency;
+    and which parts of its observation the policy uses.
 
-    request: of one policy, if the run has several. titles: of `MAKERS`; they are shown in its
-        order.
+    Of a set, each symbol has grids of its own, and JSON has them by symbol. They are returned,
+    and kept beside the evaluation for a report. Answers of the run's own advisor are saved, as
+    in `evaluate_run`.
+
+    request: of one policy, if the run has several.
+    titles: of `MAKERS`; they are shown in its order.
+
     Raises ConfigError, DataError, CheckpointError.
     """
     subject = _Subject(request, GRIDS if set(titles) - {"costs"} else "")
@@ -169,12 +174,13 @@ def grid_run(request: Request, titles: Collection[str]) -> str:
         for symbol, each in found.items()
     }
     subject.keep(grids.documents_of(noted))
-    return grids.shown(noted, request.as_json)
+    return grids.format_results(noted, request.as_json)
 
 
 def study_run(request: Request, draws: AccountDraws | None, broken_down: bool) -> str:
-    """The studies of a run's policy, as text or JSON. Of a set, each symbol has its own, and JSON
-    has them by symbol.
+    """Run the studies of a run's policy, and return them as text or JSON.
+
+    Of a set, each symbol has its own, and JSON has them by symbol.
 
     Answers of the run's own advisor are saved, as in `evaluate_run`.
 
@@ -182,9 +188,10 @@ def study_run(request: Request, draws: AccountDraws | None, broken_down: bool) -
         request: of one policy, if the run has several.
         draws: how accounts are drawn for the pass probability; None leaves it out.
         broken_down: whether the trades are broken down.
+
     Raises:
-        ConfigError (also where accounts cannot be simulated, see `challenge.refusal`), DataError,
-        CheckpointError.
+        ConfigError (also where accounts cannot be simulated, see `challenge.why_not_simulated`),
+        DataError, CheckpointError.
     """
     subject = _Subject(request, FLAGS)
     setup, split, screen = subject.setup, request.split, request.screen
@@ -229,20 +236,20 @@ FLAG = "--nulls"
 
 
 def nulls_run(request: Request, spec: NullSpec) -> str:
-    """Test a finished run's rule-based agents, and on the test split its policy, against null
-    markets.
+    """Test a finished run's rule-based agents, and on the test split its policy, on null markets.
 
-    The policy is the one that was trained on the real bars: nothing is trained again. Null are the
-    bars from the first evaluated session on; the bars before them, on which the policy was trained
-    and chosen, stay real. Several seeds are pooled (`evaluation.nulls.pooled_statistic`). The
-    draws begin with the run's own seed. A test of test sessions is entered in the trial log, as a
-    grid of them is, before anybody sees it. Writes `nulls_KIND.json` and
-    `nulls_KIND.txt` beside the evaluation of the split; of one agent of several beside that agent's.
+    The policy is the one that was trained on the real bars: nothing is trained again. The bars from
+    the first evaluated session on are null; the bars before them, on which the policy was trained
+    and chosen, stay real. Several seeds are pooled (`evaluation.nulls.pooled_statistic`). The draws
+    begin with the run's own seed. A test of test sessions is entered in the trial log, as a grid of
+    them is, before anybody sees it. Writes `nulls_KIND.json` and `nulls_KIND.txt` beside the
+    evaluation of the split; of one agent of several beside that agent's.
 
     request: without another advisor. One agent of a sweep must be named.
+
     Raises:
-        ConfigError (also for several symbols, and for a run with an advisor), DataError,
-        CheckpointError.
+        ConfigError (also for several symbols, and for a run with an advisor),
+        DataError, CheckpointError.
     """
     setup, split = request.open(), request.split
     refuse_joint(FLAG, setup.config)
@@ -261,7 +268,7 @@ def nulls_run(request: Request, spec: NullSpec) -> str:
         number: read_policy(request.path, setup.config, number)
         for number in (numbers if split == "test" else ())
     }
-    results, about = _tested(setup, request, spec, market, sessions, numbers[0], policies)
+    results, about = _test_market(setup, request, spec, market, sessions, numbers[0], policies)
     notes = [*about, *grid_notes(setup, request.path, split, request.screen.message)]
     document = null_document(
         results,
@@ -273,13 +280,13 @@ def nulls_run(request: Request, spec: NullSpec) -> str:
         retrained=False,
     )
     files = {"json": json_text(document), "txt": null_table(list(results.values()), notes)}
-    with rundir.locked(request.path), staged(folder) as new:
+    with rundir.lock_run(request.path), stage_files(folder) as new:
         for kind, content in files.items():
             (new / f"nulls_{spec.kind}.{kind}").write_text(content + "\n", encoding="utf-8")
     return files["json" if request.as_json else "txt"]
 
 
-def _tested(
+def _test_market(
     setup: Setup,
     request: Request,
     spec: NullSpec,
@@ -288,7 +295,10 @@ def _tested(
     number: int,
     policies: Mapping[int, Any],
 ) -> tuple[dict[str, NullResult], list[str]]:
-    """The results by agent, and what a reader must know. number: of the agent whose rules hold."""
+    """Compute the results by agent, and what a reader must know.
+
+    number: of the agent whose rules hold.
+    """
     config, params = setup.of_agent(number, market.contract.symbol, setup.params)
     first = int(np.asarray(sessions.ids)[0])
     after = int(np.asarray(market.data.sessions.start)[first])
@@ -316,7 +326,7 @@ def _tested(
 
 
 def _notes(setup: Setup, market: Market, split: str, after: int) -> Iterator[str]:
-    """What the reader of the p-values must know."""
+    """Yield what the reader of the p-values must know."""
     yield days_label(setup, split)
     first = market.trade_dates[int(np.asarray(setup.splits[split].ids)[0])]
     yield f"null from trade date {first} on; the {after:,} bars before it stay real"

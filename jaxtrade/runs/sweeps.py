@@ -17,32 +17,32 @@ import numpy as np
 
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig, dump_config
-from jaxtrade.config.load import Agent, config_of, setting_text
+from jaxtrade.config.load import SweepAgent, config_of, setting_text
 from jaxtrade.config.sweep import SweepConfig, examples_of, range_of
 from jaxtrade.errors import DivergedError
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.state import finished
+from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import (
     BEST,
     FORMAT,
     SWEEP,
-    Group,
-    Start,
+    FolderChoice,
+    SweepGroup,
     announcement,
     batch_of,
     folder_of,
     write_agents,
 )
-from jaxtrade.runs.beginning import Beginning
-from jaxtrade.runs.hooks import ranked
+from jaxtrade.runs.hooks import rank_agents
+from jaxtrade.runs.initial_state import InitialState
 from jaxtrade.runs.job import go_on_with
-from jaxtrade.runs.memory import explained
+from jaxtrade.runs.memory import explain_memory
 from jaxtrade.runs.plan import RunPlan
 from jaxtrade.runs.setup import Setup, policies_of, prepare, with_sweep_of
-from jaxtrade.runs.stored import RunResult
+from jaxtrade.runs.stored_run import RunResult
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
-from jaxtrade.text import aligned, several
+from jaxtrade.text import align, several
 from jaxtrade.training import loop
 from jaxtrade.types import PyTree
 
@@ -50,13 +50,13 @@ Train = Callable[[RunPlan, Screen], RunResult]  # `runs.train.train`
 
 
 def train_groups(plan: RunPlan, screen: Screen, train: Train) -> RunResult:
-    """Train the programs of a sweep one after the other, in `path/group_0`, `path/group_1`, ...
+    """Train the programs of a sweep in turn, in `path/group_0`, `path/group_1`, ...
 
-    Raises as `runs.train.train`. After an error `--resume` goes on with the program at which it
-    stopped.
+    Raises as `runs.train.train`. After an error `--resume` goes on with the program at which
+    it stopped.
     """
     groups, path = plan.groups, plan.folder
-    if plan.start is Start.NEW:
+    if plan.start is FolderChoice.NEW:
         of = {index: number for number, group in enumerate(groups) for index in group.agents}
         documents = [
             {
@@ -74,14 +74,16 @@ def train_groups(plan: RunPlan, screen: Screen, train: Train) -> RunResult:
         static = ", ".join(f"{key}={value}" for key, value in group.static.items())
         screen.message(f"program {number + 1} of {len(groups)}: {static}")
         found.append(train(plan.of_program(group.config, folder_of(path, number)), screen))
-    return joined(path, groups, found)
+    return join_results(path, groups, found)
 
 
 def _create(
     path: Path, config: RunConfig, about: dict[str, Any], group: Sequence[int] | None = None
 ) -> None:
-    """Create the folder of a sweep or a search. about: entries of its `sweep.json`. group: of a
-    sweep, the program of each agent, for `agents.json`.
+    """Create the folder of a sweep or a search.
+
+    about: entries of its `sweep.json`.
+    group: of a sweep, the program of each agent, for `agents.json`.
     """
 
     def fill(new: Path) -> None:
@@ -93,8 +95,8 @@ def _create(
     rundir.create_folder(path, fill)
 
 
-def joined(path: Path, groups: Sequence[Group], found: Sequence[RunResult]) -> RunResult:
-    """The results of all programs as one, by the agents' indices in the sweep."""
+def join_results(path: Path, groups: Sequence[SweepGroup], found: Sequence[RunResult]) -> RunResult:
+    """Join the results of all programs into one, by the agents' indices in the sweep."""
     evaluations: dict[int, Any] = {}
     scores: dict[int, float] = {}
     places: dict[int, tuple[Path, int]] = {}
@@ -128,30 +130,32 @@ SHOWN = 10  # proposals in the final ranking
 
 
 def search(plan: RunPlan, screen: Screen, train: Train) -> RunResult:
-    """Search for settings, or go on after the last batch that was scored; then train the best one
-    in `path/best`. Returns the result of that run.
+    """Search for settings, or go on after the last batch that was scored.
+
+    Then train the best one in `path/best`, and return the result of that run.
 
     Raises as `runs.train.train`.
     """
     config, path = plan.config, plan.folder
-    with explained(config), interrupt.hint(partial(go_on_with, path)):
-        if plan.start is Start.NEW:
+    with explain_memory(config), interrupt.hint(partial(go_on_with, path)):
+        if plan.start is FolderChoice.NEW:
             _create(path, config, {"optuna": config.sweep.optuna})
-        with rundir.locked(path):
+        with rundir.lock_run(path):
             study = _study(path)
             _proposals(config, path, study, screen)
         best = study.best_trial
         setting = _setting(config.sweep, best.params)
         for line in _lines(config, study):
             screen.message(line)
-        own = Agent(best.number, config.seed, best.number, setting)
+        own = SweepAgent(best.number, config.seed, best.number, setting)
         screen.message(f"training the best setting alone, as an ordinary run: {own.text}")
         return train(plan.of_program(config_of(config, own), path / BEST), screen)
 
 
 def _study(path: Path) -> Any:
-    """The study of a search, with Optuna's own journal as its file. Proposals of a batch that was
-    cut are given up.
+    """Open the study of a search, with Optuna's own journal as its file.
+
+    Proposals of a batch that was cut are given up.
     """
     import optuna
     from optuna.storages.journal import JournalFileBackend
@@ -167,13 +171,13 @@ def _study(path: Path) -> Any:
 
 
 def _trials(study: Any, state: str) -> list[Any]:
-    """The proposals in a state, as Optuna calls it."""
+    """List the proposals in a state, as Optuna calls it."""
     import optuna
 
     return study.get_trials(deepcopy=False, states=(optuna.trial.TrialState[state],))
 
 
-def _scored(study: Any) -> int:
+def _count_scored(study: Any) -> int:
     return len(_trials(study, "COMPLETE"))
 
 
@@ -187,21 +191,21 @@ def _proposals(config: RunConfig, path: Path, study: Any, screen: Screen) -> Non
         f"Optuna proposes {several(batches * size, 'setting')}, {several(size, 'agent')} at a time, scored "
         "on validation sessions alone"
     )
-    if _scored(study) >= config.sweep.optuna:
+    if _count_scored(study) >= config.sweep.optuna:
         return
     screen.phase("loading", "the market")
     examples = tuple(dict(each) for each in examples_of(config.sweep))
     setup = prepare(batch_of(config, examples))
     with RepeatedPrograms() as programs:
-        while (done := _scored(study)) < config.sweep.optuna:
-            trials = _asked(study, distributions, size, config.seed)
+        while (done := _count_scored(study)) < config.sweep.optuna:
+            trials = _ask(study, distributions, size, config.seed)
             own = with_sweep_of(
                 setup, batch_of(config, [_setting(config.sweep, trial.params) for trial in trials])
             )
             screen.message(
                 f"{done} of {config.sweep.optuna} settings are scored; training the next {size}"
             )
-            scores = _trained(own, path, programs, screen)
+            scores = _train_batch(own, path, programs, screen)
             for trial, score in zip(trials, scores, strict=True):
                 if math.isfinite(score):
                     study.tell(trial, score)
@@ -215,8 +219,11 @@ def _proposals(config: RunConfig, path: Path, study: Any, screen: Screen) -> Non
             screen.message(f"best score so far: {study.best_value:.6g}")
 
 
-def _asked(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -> list[Any]:
-    """A batch of proposals. They depend on the seed and on what was asked and told before alone."""
+def _ask(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -> list[Any]:
+    """Draw a batch of proposals.
+
+    They depend on the seed and on what was asked and scored before alone.
+    """
     import optuna
 
     study.sampler = optuna.samplers.TPESampler(
@@ -225,9 +232,12 @@ def _asked(study: Any, distributions: Mapping[str, Any], size: int, seed: int) -
     return [study.ask(dict(distributions)) for _ in range(size)]
 
 
-def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tuple[float, ...]:
-    """Train a batch and score it. Nothing is saved of it but its scores: NaN for a setting that
-    diverged, because an agent that was put back did not train with the setting alone."""
+def _train_batch(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tuple[float, ...]:
+    """Train a batch and score it. Nothing is saved of it but its scores.
+
+    They are NaN for a setting that diverged, because an agent that was put back did not train with
+    the setting alone.
+    """
     config = setup.config
     result = loop.train(
         setup.algorithm,
@@ -237,12 +247,12 @@ def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tu
         sinks=[screen],
         max_rollbacks=config.control.max_rollbacks,
         programs=programs,
-        **Beginning().arguments(setup, None),
+        **InitialState().arguments(setup, None),
     )
     policies: list[PyTree] = [
-        finished(policy) for policy in jax.device_get(policies_of(setup, result.state))
+        finish_policy(policy) for policy in jax.device_get(policies_of(setup, result.state))
     ]
-    scores = ranked(setup, policies, path, screen.message, programs)
+    scores = rank_agents(setup, policies, path, screen.message, programs)
     return tuple(
         math.nan if gone else score
         for score, gone in zip(scores, np.ravel(result.state.rollbacks) > 0, strict=True)
@@ -250,7 +260,7 @@ def _trained(setup: Setup, path: Path, programs: Programs, screen: Screen) -> tu
 
 
 def _distributions(sweep: SweepConfig) -> dict[str, Any]:
-    """Optuna's distribution of each key: of a range, or of a list of values."""
+    """Make Optuna's distribution of each key: of a range, or of a list of values."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     found: dict[str, Any] = {}
@@ -266,12 +276,12 @@ def _distributions(sweep: SweepConfig) -> dict[str, Any]:
 
 
 def _choice(value: Any) -> Any:
-    """A value as Optuna can hold it: a list as JSON text."""
+    """Convert a value to what Optuna can hold: a list becomes JSON text."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _setting(sweep: SweepConfig, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting of a proposal, with the values as the configuration lists them."""
+    """Return the setting of a proposal, with the values as the configuration lists them."""
     known = {
         key: {_choice(value): value for value in values if range_of(value) is None}
         for key, values in sweep.keys.items()
@@ -280,7 +290,7 @@ def _setting(sweep: SweepConfig, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lines(config: RunConfig, study: Any) -> list[str]:
-    """The best proposals, by score."""
+    """Format the best proposals, by score."""
     trials = _trials(study, "COMPLETE")
     order = sorted(trials, key=lambda trial: (-trial.value, trial.number))[:SHOWN]
     rows = [
@@ -297,5 +307,5 @@ def _lines(config: RunConfig, study: Any) -> list[str]:
     return [
         f"the best {len(order)} of {len(trials)} proposals by mean reward per validation session (no test session "
         "was looked at):",
-        *aligned(rows),
+        *align(rows),
     ]

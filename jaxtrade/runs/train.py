@@ -15,58 +15,64 @@ from typing import Any
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import OutOfMemoryError
-from jaxtrade.evaluation.pictures import style, training
+from jaxtrade.evaluation.plots import style, training
 from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.progress.screen import Plain, Screen
 from jaxtrade.rl.transfer import coverage_json
 from jaxtrade.runs import advice_evaluation, rundir
-from jaxtrade.runs.advice import check_advisor, figure_lines
-from jaxtrade.runs.agents import Start, write_agents
-from jaxtrade.runs.auto_envs import Sized, document, fewer, prepared, remembered_in
-from jaxtrade.runs.beginning import (
-    Beginning,
-    Source,
-    adopt,
-    describe,
-    load_source,
-    require_same,
-    resumed,
-    transferred,
+from jaxtrade.runs.advice import check_advisor, metric_lines
+from jaxtrade.runs.agents import FolderChoice, write_agents
+from jaxtrade.runs.auto_envs import (
+    SizedSetup,
+    choices_folder,
+    describe_choice,
+    prepare_sized,
+    shrink_setup,
 )
-from jaxtrade.runs.compute import settle
 from jaxtrade.runs.evaluate import (
     begin_for_run,
-    ending,
     evaluate_policies,
+    evaluation_footer,
     folder_of,
     history,
     open_run,
 )
-from jaxtrade.runs.hooks import Hooks, hooked, ranked
+from jaxtrade.runs.hooks import Hooks, rank_agents, run_hooks
+from jaxtrade.runs.initial_state import (
+    InitialState,
+    Source,
+    adopt,
+    begin_from,
+    describe,
+    load_source,
+    require_same,
+    resume_beginning,
+)
 from jaxtrade.runs.job import (
     Job,
-    closing_lines,
+    check_health_of_run,
     exit_code_of,
     how_to_continue,
-    opening_lines,
+    intro_lines,
     save_policies,
     summary_of,
-    whole_health,
-    write_pictures,
+    training_footer,
+    write_plots,
     write_results,
 )
-from jaxtrade.runs.memory import check_device, explained
+from jaxtrade.runs.memory import check_device, explain_memory
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
 from jaxtrade.runs.rundir import differences, facts
-from jaxtrade.runs.stored import RunResult, policy_path
+from jaxtrade.runs.stored_run import RunResult, policy_path
 from jaxtrade.runs.sweeps import search, train_groups
+from jaxtrade.runs.xla_settings import apply_xla_settings
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.training import loop
 from jaxtrade.training.control import Controller
 from jaxtrade.training.loop import TrainResult
-from jaxtrade.training.together import from_main, is_main
+from jaxtrade.training.multiprocess import from_main, is_main
 from jaxtrade.types import PyTree
 
 # In the run folder, beside `policy`: the best policy by validation score, or the last one where
@@ -78,22 +84,25 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
     """Train what a plan says, save the policies and evaluate them. `jaxtrade train` calls this.
 
     A sweep whose agents need several programs has `programs`: each one is a run in
-    `path/group_<n>`. A run that goes on has the same bits as if it had never stopped, on the same
+    `path/group_<n>`. A run that goes on is bit-identical to one that never stopped, on the same
     devices; on others it needs `parallel.reduce=strict` for that.
 
     Args:
-        screen: where the run shows its progress; it stays open. Default: plain lines on standard
-            error.
+        screen: where the run shows its progress; it stays open. Default: plain lines on
+            standard error.
+
     Raises:
         ConfigError, DataError: before anything is written.
         CheckpointError, RunLockedError: a run that is to go on is damaged, or in use.
         OutOfMemoryError: memory of the machine or its accelerator ran out.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
-    if plan.start is Start.NEW or plan.is_sweep:
-        settle(plan.configs)  # before JAX starts: the manifest records what changes bits
+    if plan.start is FolderChoice.NEW or plan.is_sweep:
+        apply_xla_settings(
+            plan.configs
+        )  # before JAX starts: the manifest records what changes bits
     with shown_on(screen) as shown:
-        if plan.start is Start.NEW:
+        if plan.start is FolderChoice.NEW:
             plan = plan.ask_models(shown.message)
         if plan.is_search:
             return search(plan, shown, train)
@@ -101,22 +110,22 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
             return train_groups(plan, shown, train)
         source = None if plan.source is None else load_source(plan.source)
         path = Path(from_main(lambda: str(plan.path)))
-        sized = _sized(plan, path, source, shown) if plan.start is Start.NEW else None
+        sized = _size_run(plan, path, source, shown) if plan.start is FolderChoice.NEW else None
         while True:
             opened = (
-                _reopened(plan, path, shown)
+                _reopen_run(plan, path, shown)
                 if sized is None
-                else _created(sized, path, source, shown)
+                else _create_run(sized, path, source, shown)
             )
             try:
                 with opened as job:
-                    with hooked(job) as hooks:
+                    with run_hooks(job) as hooks:
                         trained = hooks.ended or loop.train(
                             job.setup.algorithm, job.setup.agents.params, **arguments(job, hooks)
                         )
                     return _finish(job, hooks, trained)
             except OutOfMemoryError as error:
-                if sized is None or (smaller := fewer(sized, path)) is None:
+                if sized is None or (smaller := shrink_setup(sized, path)) is None:
                     raise
                 now, before = (each.setup.config.rollout.num_envs for each in (smaller, sized))
                 shown.message(
@@ -143,46 +152,51 @@ def resume(
     screen: Screen | None = None,
     set: Sequence[str] = (),
 ) -> RunResult:
-    """Go on with the run in a folder, and evaluate it. set: `control.wall_clock=TIME` gives this
-    process another limit of its time, `parallel.devices=N` another number of devices; the folder
-    keeps its own. Other arguments as `plan_resumed`, errors as `train`.
+    """Go on with the run in a folder, and evaluate it.
+
+    set: `control.wall_clock=TIME` gives this process another limit of its time,
+        `parallel.devices=N` another number of devices; the folder keeps its own.
+
+    Other arguments as `plan_resumed`, errors as `train`.
     """
     return train(plan_resumed(path, set, data), screen)
 
 
 def shown_on(screen: Screen | None) -> AbstractContextManager[Screen]:
-    """The caller's screen, which stays open, or one that closes with the run."""
+    """Return the caller's screen, which stays open, or one that closes with the run."""
     return Plain() if screen is None else nullcontext(screen)
 
 
 # A run opens: each context is its `Job`, in whose folder this process alone writes.
 
 
-def _sized(plan: RunPlan, path: Path, source: Source | None, screen: Screen) -> Sized:
-    """The parts of a new run, with a number of environments that is measured where it is `auto`."""
+def _size_run(plan: RunPlan, path: Path, source: Source | None, screen: Screen) -> SizedSetup:
+    """Prepare a new run, and measure its number of environments where that is `auto`."""
     (config,) = plan.configs
     if source is not None:
         if plan.keeps:
             require_same(source, config)
         config = adopt(config, source)
     screen.phase("loading", "the market")
-    with explained(config):
-        found = prepared(config, remembered_in(), screen)
+    with explain_memory(config):
+        found = prepare_sized(config, choices_folder(), screen)
     if found.choice is not None:
         rundir.check_new(path)  # whatever is in the folder later is of this run
     return found
 
 
 @contextmanager
-def _created(sized: Sized, path: Path, source: Source | None, screen: Screen) -> Iterator[Job]:
-    """A new run."""
-    with explained(sized.setup.config), Programs() as programs:
+def _create_run(
+    sized: SizedSetup, path: Path, source: Source | None, screen: Screen
+) -> Iterator[Job]:
+    """Create a new run."""
+    with explain_memory(sized.setup.config), Programs() as programs:
         setup, config = sized.setup, sized.setup.config
         check_device(config)
-        begins = Beginning() if source is None else transferred(setup, source, programs)
+        begins = InitialState() if source is None else begin_from(setup, source, programs)
         manifest = rundir.provenance(config, setup.market.fingerprint)
         if sized.choice is not None:
-            manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
+            manifest["auto_envs"] = describe_choice(sized.choice, config.rollout.num_envs)
         if source is not None and begins.coverage is not None:
             manifest["source"] = describe(source, begins.coverage, path)
         if config.advisor.on:
@@ -190,37 +204,40 @@ def _created(sized: Sized, path: Path, source: Source | None, screen: Screen) ->
         rundir.create_run(path, config, manifest)
         if setup.stack.shape:
             write_agents(path, config)
-        with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
+        with rundir.lock_run(path), interrupt.hint(partial(how_to_continue, path)):
             job = Job(setup, path, begins, programs, screen, config.control.wall_clock)
             with job.closing():
-                _tell_opening(job)
+                _log_intro(job)
                 yield job
 
 
 @contextmanager
-def _reopened(plan: RunPlan, path: Path, screen: Screen) -> Iterator[Job]:
-    """A run that goes on from its newest good checkpoint."""
+def _reopen_run(plan: RunPlan, path: Path, screen: Screen) -> Iterator[Job]:
+    """Reopen a run that goes on from its newest good checkpoint."""
     with interrupt.hint(partial(how_to_continue, path)):
         screen.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, plan.data, overrides=plan.changes)
-        with explained(setup.config), Programs() as programs, rundir.locked(path):
-            begins = resumed(setup, path, manifest, programs)
+        with explain_memory(setup.config), Programs() as programs, rundir.lock_run(path):
+            begins = resume_beginning(setup, path, manifest, programs)
             job = Job(setup, path, begins, programs, screen, setup.config.control.wall_clock)
             with job.closing():
-                _tell_opening(job, differences(manifest, facts()))
+                _log_intro(job, differences(manifest, facts()))
                 yield job
 
 
-def _tell_opening(job: Job, changed: Iterable[str] = ()) -> None:
-    """Process 0 says how the run begins. changed: what of the machine is not as before."""
+def _log_intro(job: Job, changed: Iterable[str] = ()) -> None:
+    """Log how the run begins, by process 0.
+
+    changed: what of the machine is not as before.
+    """
     if is_main():
-        job.tell_opening([*opening_lines(job)], changed)
+        job.log_intro([*intro_lines(job)], changed)
         if job.beginning.coverage is not None:
             rundir.write_json(job.path / "transfer.json", coverage_json(job.beginning.coverage))
 
 
 def arguments(job: Job, hooks: Hooks) -> dict[str, Any]:
-    """The keyword arguments of `training.loop.train` for the rest of a run."""
+    """Return the keyword arguments of `training.loop.train` for the rest of a run."""
     setup, config = job.setup, job.config
     exchange = None if hooks.advisor is None else hooks.advisor.exchange
 
@@ -234,7 +251,7 @@ def arguments(job: Job, hooks: Hooks) -> dict[str, Any]:
         "sinks": [job.screen, *job.files, job.watch],
         "metadata": job.metadata,
         "checkpoint_dir": job.path / "checkpoints",
-        "hooks": hooks.listed(job),
+        "hooks": hooks.in_order(job),
         "max_rollbacks": config.control.max_rollbacks,
         "exchange": exchange,
         "programs": EagerPrograms() if config.compute.eager else job.programs,
@@ -245,12 +262,13 @@ def arguments(job: Job, hooks: Hooks) -> dict[str, Any]:
     }
 
 
-# A run ends: its policies, its evaluation, its pictures, and `summary.json`.
+# A run ends: its policies, its evaluation, its plots, and `summary.json`.
 
 
 def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
-    """Save the policies of a trained run and evaluate them. Other processes than 0 wait for it, and
-    have no evaluations.
+    """Save the policies of a trained run and evaluate them.
+
+    Other processes than 0 wait for it, and have no evaluations.
     """
     if not is_main():
         return RunResult(job.path, trained, {}, from_main(int))
@@ -259,35 +277,37 @@ def _finish(job: Job, hooks: Hooks, trained: TrainResult) -> RunResult:
     also: dict[str, Any] = {}  # of `summary.json`
     if hooks.evolution is not None:
         also["evolution"] = hooks.evolution.close(trained.state, trained.updates)
-    trained = trained._replace(health=whole_health(job, trained))
+    trained = trained._replace(health=check_health_of_run(job, trained))
     job.phase("evaluating")
     results = evaluate_policies(
-        setup, policies, split, path, job.programs, job.screen, job.tell, "train"
+        setup, policies, split, path, job.programs, job.screen, job.log, "train"
     )
-    scores = ranked(setup, list(policies.values()), path, job.tell, job.programs)
+    scores = rank_agents(setup, list(policies.values()), path, job.log, job.programs)
     if scores:
         also["validation_scores"] = list(scores)
     _draw(job, hooks.controller, results, trained.steps)
     for line in _last_lines(job, hooks, trained):
-        job.tell(line)
+        job.log(line)
     result = RunResult(path, trained, results, exit_code_of(trained), scores)
-    last = ending(path, folder_of(path, split), results, setup.config)
+    last = evaluation_footer(path, folder_of(path, split), results, setup.config)
     job.conclude(result.table, summary_of(job, trained, hooks.controller) | also, last)
     return replace(result, exit_code=from_main(lambda: result.exit_code))
 
 
 def _last_lines(job: Job, hooks: Hooks, trained: TrainResult) -> Iterator[str]:
-    yield from closing_lines(job, trained, hooks.controller)
+    yield from training_footer(job, trained, hooks.controller)
     if job.stop_reason is not None:
         yield f"{job.stop_reason}; saved; {how_to_continue(job.path)}"
     if hooks.advice is not None:
         steps = len(trained.history) * job.agent_steps
-        yield from figure_lines(hooks.advice, history(job.path), steps)
+        yield from metric_lines(hooks.advice, history(job.path), steps)
 
 
 def _kept_policies(job: Job, state: PyTree, controller: Controller | None) -> dict[int, PyTree]:
-    """Save the last policies, and the best ones by validation if there are scores. Returns those
-    that `control.keep` names, which are in `policy`."""
+    """Save the last policies, and the best ones by validation if there are scores.
+
+    Return those that `control.keep` names, which are in `policy`.
+    """
     if controller is None or not controller.state.scores:
         return _save_policies(job, state, FOLDER)
     best, keeps_best = controller.best(state), job.config.control.keep == "best"
@@ -296,8 +316,9 @@ def _kept_policies(job: Job, state: PyTree, controller: Controller | None) -> di
 
 
 def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
-    """Write the policy bundles of `state` to the run folder. Returns the policies by the numbers of
-    their agents.
+    """Write the policy bundles of `state` to the run folder.
+
+    Return the policies by the numbers of their agents.
     """
     numbers = job.setup.stack.numbers(job.config.seed)
     folders = [policy_path(job.path, job.config, number, folder) for number in numbers]
@@ -305,8 +326,10 @@ def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
 
 
 def _draw(job: Job, controller: Controller | None, results: Results, steps: int) -> None:
-    """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to
-    TensorBoard and the tracker."""
+    """Write `training.png` and `advice.png`, from the metrics of all processes.
+
+    All results go to TensorBoard and the tracker.
+    """
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.info.progress]
     title = (
         f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
@@ -314,7 +337,7 @@ def _draw(job: Job, controller: Controller | None, results: Results, steps: int)
     scores, best = (
         (controller.state.scores, controller.state.best_update) if controller else ((), None)
     )
-    curves = training.figure_of(history(job.path), metrics, title, scores, best)
+    curves = training.plot_training(history(job.path), metrics, title, scores, best)
     style.write(curves, job.path / "training.png")
     if config.advisor.on:
         advice_evaluation.draw(
@@ -323,10 +346,10 @@ def _draw(job: Job, controller: Controller | None, results: Results, steps: int)
             job.setup.splits["train"],
             job.path,
             history(job.path),
-            job.tell,
+            job.log,
         )
     split = job.setup.evaluation_split()
     for each in job.boards:
         write_results(each, results, split, steps)
     if job.board is not None:
-        write_pictures(job.board, job.path, folder_of(job.path, split), steps)
+        write_plots(job.board, job.path, folder_of(job.path, split), steps)

@@ -15,15 +15,15 @@ from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.data.sources import READING, bars_from, with_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.policy import LoadedPolicy
-from jaxtrade.notation import duration
+from jaxtrade.formatting import duration
 from jaxtrade.runs import rundir
-from jaxtrade.runs.auto_envs import measure_update, sized
+from jaxtrade.runs.auto_envs import measure_update, set_num_envs
 from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.job import UNITS
 from jaxtrade.runs.memory import size
 from jaxtrade.runs.setup import with_learner_of
-from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
+from jaxtrade.runs.stored_run import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
 from jaxtrade.runs.train import run as run_config
 from jaxtrade.text import short_repr
@@ -63,11 +63,12 @@ def run(
             does.
         settings: keys by name: `total_timesteps=50_000`, `market="ES"`, `network={"kind": "gru"}`,
             `account="apex_like_50k_2025"`. A name that several sections have needs its section.
+
     Raises:
         ConfigError, DataError: before anything is trained.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `train`.
     """
-    chosen = configured(config, data, set, settings)
+    chosen = resolve_config(config, data, set, settings)
     folder = None if path is None else Path(path)
     if folder is not None:
         rundir.check_new(folder)
@@ -79,10 +80,10 @@ def run(
     return run_config(chosen, folder, None if from_run is None else Path(from_run))
 
 
-def configured(
+def resolve_config(
     config: RunConfig | str | Path, data: object, set: Changes, settings: Mapping[str, Any]
 ) -> RunConfig:
-    """The configuration that `run` trains with such arguments. Raises ConfigError."""
+    """Resolve the configuration that `run` trains with such arguments. Raises ConfigError."""
     if data is not None:
         settings = {**settings, **({"source": "file"} if _in_memory(data) else {"data": data})}
     return (
@@ -93,7 +94,7 @@ def configured(
 
 
 def _in_memory(data: object) -> TypeGuard[pd.DataFrame | Bars]:
-    """Whether `data` holds bars itself. Raises ConfigError for a thing of another kind."""
+    """Return whether `data` holds bars itself. Raises ConfigError for a thing of another kind."""
     if isinstance(data, str | os.PathLike | Mapping):
         return False
     if isinstance(data, Bars) or (hasattr(data, "columns") and hasattr(data, "iloc")):
@@ -105,8 +106,9 @@ def _in_memory(data: object) -> TypeGuard[pd.DataFrame | Bars]:
 
 
 def _check_keywords(bars: Bars, settings: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a keyword that says how to read bars which are read already, or
-    another market's name.
+    """Raise ConfigError for a keyword about reading bars that are read already.
+
+    It does so for another market's name too.
     """
     asked, symbol = settings.get("market"), bars.contract.symbol
     if asked is not None and str(asked).upper() != symbol:
@@ -124,8 +126,9 @@ def _check_keywords(bars: Bars, settings: Mapping[str, Any]) -> None:
 def performance_info(
     run: RunResult | StoredRun | Path | str, against_one: bool = False
 ) -> dict[str, Any]:
-    """What a finished run measured of itself, and under `units` what each figure is. None: not
-    measured.
+    """Return what a finished run measured of itself, and under `units` what each number is.
+
+    None: not measured.
 
         jaxtrade.performance_info(result)["steps_per_second"]
 
@@ -133,9 +136,10 @@ def performance_info(
         run: the result of a run, an opened run, or its folder.
         against_one: also time one update of the run and one with a single environment, here and
             now. It takes two compilations, and the ratio is kept in the run's `summary.json`.
+
     Raises:
-        ConfigError: not a run, or one that has not finished. DataError: as `open_run` of a run
-            whose bars are gone.
+        ConfigError: not a run, or one that has not finished.
+        DataError: as `open_run` of a run whose bars are gone.
     """
     path = Path(run) if isinstance(run, str | Path) else run.path
     stored = open_run(path)
@@ -172,20 +176,20 @@ def _times_one(path: Path) -> float | None:
         )
     one, own = (
         measure_update(each, None).steps_per_second
-        for each in (with_learner_of(setup, sized(setup.config, 1)), setup)
+        for each in (with_learner_of(setup, set_num_envs(setup.config, 1)), setup)
     )
     return None if one is None or own is None else own / one
 
 
 def lines(info: Mapping[str, Any]) -> Iterator[str]:
-    """The figures as lines for people. What was not measured is left out."""
+    """Format the metrics as lines for people. What was not measured is left out."""
     yield "measured in this run:"
     for name, unit in UNITS.items():
         if info[name] is not None:
-            yield f"  {name.replace('_', ' '):<20} {_shown(name, info[name]):<24} {unit}"
+            yield f"  {name.replace('_', ' '):<20} {_format_value(name, info[name]):<24} {unit}"
 
 
-def _shown(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{each} {duration(seconds)}" for each, seconds in value.items())
     if name.endswith("_bytes"):
@@ -219,13 +223,13 @@ class Trainer:
         **settings: Any,
     ) -> None:
         """Arguments as `jaxtrade.run`. Raises ConfigError."""
-        self.config = configured(config, data, set, settings)
+        self.config = resolve_config(config, data, set, settings)
         self._given = {"data": data, "set": set, "from_run": from_run} | settings
         self._config, self._new, self._path = config, path, None if path is None else Path(path)
         self._trained = False
 
     def __repr__(self) -> str:
-        """What is trained, and where it is once it is trained."""
+        """Say what is trained, and where it is once it is trained."""
         config = self.config
         done = f"trained: {self._path}" if self._trained else "not trained yet"
         return short_repr(
@@ -253,8 +257,9 @@ class Trainer:
         return open_run(self.path)
 
     def train(self) -> RunResult:
-        """Train a new run, save its policy and evaluate it; a run that `control.wall_clock` has
-        stopped goes on.
+        """Train a new run, save its policy and evaluate it.
+
+        A run that `control.wall_clock` has stopped goes on.
 
         Raises what `jaxtrade.run` raises.
         """
@@ -265,8 +270,9 @@ class Trainer:
         return result
 
     def evaluate(self, split: str = "test") -> StoredEvaluation:
-        """The policy on a split: `test`, `validation`, `train` or `all`. It is read if the run has
-        it already.
+        """Evaluate the policy on a split: `test`, `validation`, `train` or `all`.
+
+        The evaluation is read if the run has it already.
 
         Of several seeds it is the first one's. Raises ConfigError before `train`, and for an
         unknown or empty split.
@@ -276,19 +282,20 @@ class Trainer:
         return _splits(self.run)[split]
 
     def performance_info(self, against_one: bool = False) -> dict[str, Any]:
-        """What the run measured of itself: `jaxtrade.performance_info`."""
+        """Return what the run measured of itself: `jaxtrade.performance_info`."""
         return performance_info(self.path, against_one)
 
     @property
     def policy(self) -> LoadedPolicy:
-        """The trained policy (of the first seed), ready to act. Raises ConfigError before
-        `train`.
+        """The trained policy (of the first seed), ready to act.
+
+        Raises ConfigError before `train`.
         """
         return self.run.policy
 
 
 def _splits(stored: StoredRun) -> dict[str, StoredEvaluation]:
-    """Split -> its evaluation, of the first seed."""
+    """Map each split to its evaluation, of the first seed."""
     found: dict[str, StoredEvaluation] = {}
     for name, evaluation in stored.evaluations.items():
         found.setdefault(name.partition("/")[0], evaluation)

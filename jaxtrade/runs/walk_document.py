@@ -1,6 +1,4 @@
-"""What a walk-forward found, as plain data (`walkforward.json`), rows (`folds.csv`) and a printed
-table.
-"""
+"""Results of a walk-forward: plain data (`walkforward.json`), `folds.csv`, a printed table."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from jaxtrade.evaluation.backtest import Lane, run_lanes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy
 from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.openings import day_bars
 from jaxtrade.evaluation.record import Pass, Record
 from jaxtrade.evaluation.run_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
+from jaxtrade.evaluation.test_set_history import day_bars
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.text import aligned, several
+from jaxtrade.text import align, several
 from jaxtrade.types import PyTree
 
 # The policies of a walk-forward on the days that they were not trained on, the baselines on the
@@ -37,11 +35,12 @@ OUT_OF_SAMPLE, UNDER_RULES = "policies, out of sample", "policies, under the acc
 
 
 def in_sample_ids(fold: Fold) -> np.ndarray:
-    """The training sessions on which a fold's policies are shown in sample: the newest ones, as
-    many as its test has.
+    """Choose the training sessions on which a fold's policies are shown in sample.
+
+    They are the newest ones, as many as its test has.
 
     They are the nearest in time to the test of a forward fold, and as many days make the two
-    figures equally noisy.
+    metrics equally noisy.
     """
     return fold.train[-len(fold.test) :]
 
@@ -66,11 +65,14 @@ class WalkEvaluation:
         ]
 
     def out_of_sample(self) -> OutOfSampleDays:
-        """The test days of each fold, account rules off: what a null market is compared by."""
+        """Evaluate the test days of each fold, account rules off.
+
+        A null market is compared by them.
+        """
         return self._days(self._strategy_net(OUT_OF_SAMPLE, self.tests, self.by_fold))
 
     def whole(self) -> WalkDays:
-        """The test days, account rules off and on, and training days of each fold, rules off.
+        """Evaluate test days, account rules off and on, and training days of each fold, rules off.
 
         Sessions of the account pass are stepped side by side where that can be done, from accounts
         that follow from the strategy pass (`evaluation.backtest`).
@@ -114,9 +116,11 @@ class WalkEvaluation:
         )
 
     def _baseline_net(self) -> np.ndarray:
-        """Dollars of each baseline on the test sessions of all folds, float64[baselines, sessions].
+        """Compute dollars of each baseline on all folds' test days (float64[baselines, sessions]).
+
         What a session makes does not depend on the others, so one that several folds test is
-        stepped once."""
+        stepped once.
+        """
         tested = np.concatenate(self.tests)
         every = np.unique(tested)
         [net] = self._strategy_net("baselines", [every], [self.baselines])
@@ -125,8 +129,11 @@ class WalkEvaluation:
     def _strategy_net(
         self, what: str, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]]
     ) -> list[np.ndarray]:
-        """As `nets_of`, account rules off. what: is told. sets: the sessions of each fold. agents:
-        of each fold.
+        """Do as `nets_of`, account rules off.
+
+        what: is logged.
+        sets: the sessions of each fold.
+        agents: of each fold.
         """
         self.screen.step(what)
         lanes = self._lanes(sets, agents)
@@ -134,7 +141,7 @@ class WalkEvaluation:
         return nets_of(records, lanes, agents, "strategy")
 
     def _lanes(self, sets: Sequence[np.ndarray], agents: Sequence[Sequence[Agent]]) -> list[Lane]:
-        """The agents of each fold on its sessions, fold by fold."""
+        """List the agents of each fold on its sessions, fold by fold."""
         market, lanes = self.setup.single, []
         for ids, own in zip(sets, agents, strict=True):
             sessions = sessions_of(market, ids)
@@ -145,8 +152,9 @@ class WalkEvaluation:
 def nets_of(
     records: Sequence[Record], lanes: Sequence[Lane], agents: Sequence[Sequence[Agent]], which: Pass
 ) -> list[np.ndarray]:
-    """Dollars of the agents of each fold on each of its sessions, for each fold float64[agents,
-    sessions]. In the account pass every account starts from 0.
+    """Return the dollars of each fold's agents on its sessions (float64[agents, sessions] by fold).
+
+    In the account pass every account starts from 0.
     """
     every = []
     for record, lane in zip(records, lanes, strict=True):
@@ -181,8 +189,10 @@ COLUMNS = (
 
 
 def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
-    """The content of `walkforward.json`. Dollars are per day, of the greedy policies; account rules
-    are off unless a name says `account`."""
+    """Make the content of `walkforward.json`.
+
+    Dollars are per day, of the greedy policies; account rules are off unless a name says `account`.
+    """
     config, market = setup.config, setup.single
     walk, reach = config.walk, reach_of(config)
     document = {
@@ -200,7 +210,7 @@ def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
         "reach": reach._asdict() | {"how": how_reach(reach)},
         "in_sample_days": "the newest training sessions of each fold, as many as it tests",
         "folds": [_fold(number, fold, setup, days) for number, fold in enumerate(setup.folds)],
-        "pooled": _pooled(days),
+        "pooled": _pool(days),
     }
     if walk.mode == "cpcv":
         document["paths"] = _paths(setup, days)
@@ -208,7 +218,7 @@ def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
 
 
 def how_reach(reach: Reach) -> str:
-    """How the reach follows from the configuration, in words."""
+    """Explain how the reach follows from the configuration."""
     dated = (
         ""
         if reach.date_back is None
@@ -229,8 +239,9 @@ def _dates(setup: Setup, ids: np.ndarray) -> list[str]:
 
 
 def _block(setup: Setup, ids: np.ndarray) -> dict[str, Any]:
-    """A set of sessions: first and last date, number, and the runs of neighbouring sessions that it
-    consists of.
+    """Describe a set of sessions: first and last date, number, and runs of neighbouring sessions.
+
+    The set consists of these runs.
     """
     edges = [0, *(np.flatnonzero(np.diff(ids) != 1) + 1).tolist(), len(ids)]
     dates = _dates(setup, ids)
@@ -263,7 +274,7 @@ def _fold(number: int, fold: Fold, setup: Setup, days: WalkDays) -> dict[str, An
 
 
 def _by_seed(values: np.ndarray) -> dict[str, Any]:
-    """float64[S] as a mean, the lowest and highest seed, and the list in the order of the seeds."""
+    """Return float64[S] as a mean, the lowest and highest seed, and the list in order of seeds."""
     return {
         "mean": float(values.mean()),
         "lowest": float(values.min()),
@@ -272,7 +283,7 @@ def _by_seed(values: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _pooled(days: WalkDays) -> dict[str, Any]:
+def _pool(days: WalkDays) -> dict[str, Any]:
     net, fold = days.by_date(days.net)
     rules = {
         str(name): iqm_estimate(own[None], rule=True)
@@ -287,19 +298,20 @@ def _pooled(days: WalkDays) -> dict[str, Any]:
         "baseline_iqm_per_day": {
             name: each._asdict() | {"level": LEVEL} for name, each in rules.items()
         },
-        "account_net_per_day": _by_seed(days.pooled(days.account_net)),
+        "account_net_per_day": _by_seed(days.pool(days.account_net)),
         "in_sample_net_per_day": _by_seed(days.in_sample_net.mean(axis=1)),
         "baseline_net_per_day": {
             str(name): float(net)
-            for name, net in zip(days.baselines, days.pooled(days.baseline_net), strict=True)
+            for name, net in zip(days.baselines, days.pool(days.baseline_net), strict=True)
         },
         **evidence_of(days),
     }
 
 
 def _paths(setup: Setup, days: WalkDays) -> list[dict[str, Any]]:
-    """The paths of cpcv: each tests every block of sessions once, with a fold that was not trained
-    on it.
+    """List the paths of cpcv.
+
+    Each tests every block of sessions once, with a fold that was not trained on it.
     """
     folds, groups = list(setup.folds), setup.config.walk.groups
     blocks = np.array_split(setup.single.trade_dates.astype(np.int64), groups)
@@ -320,7 +332,7 @@ def _paths(setup: Setup, days: WalkDays) -> list[dict[str, Any]]:
 
 
 def folds_csv(document: dict[str, Any]) -> str:
-    """`folds.csv`: a row per fold, `COLUMNS` and then a column per baseline."""
+    """Write `folds.csv`: a row per fold, `COLUMNS` and then a column per baseline."""
     names = document["baselines"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -329,12 +341,15 @@ def folds_csv(document: dict[str, Any]) -> str:
         train, test = each["train"], each["test"]
         ends = [span[name] for span in (train, test) for name in ("first", "last", "sessions")]
         lost = [len(each[name]) for name in ("purged", "embargoed")]
-        writer.writerow([each["fold"], *ends, *lost, *_figures(each, names)])
+        writer.writerow([each["fold"], *ends, *lost, *_metrics(each, names)])
     return out.getvalue()
 
 
 def walk_table(document: dict[str, Any]) -> str:
-    """The printed table: a row per fold, all folds together, and on how many days it rests."""
+    """Format the printed table: a row per fold, and all folds together.
+
+    It says on how many days it rests.
+    """
     names = document["baselines"]
     head = [
         "fold",
@@ -351,8 +366,10 @@ def walk_table(document: dict[str, Any]) -> str:
     ]
     pooled = document["pooled"]
     rows = [head, *(_row(each, names) for each in document["folds"])]
-    rows.append(["all", "", "", "", str(pooled["independent_days"]), *_shown(pooled, names)])
-    lines = aligned(rows, left=(0, 1, 3))
+    rows.append(
+        ["all", "", "", "", str(pooled["independent_days"]), *_format_interval(pooled, names)]
+    )
+    lines = align(rows, left=(0, 1, 3))
     rule = "-" * max(map(len, lines))
     return "\n".join(
         [
@@ -374,15 +391,18 @@ def _row(each: dict[str, Any], names: list[str]) -> list[str]:
     for part in (each["train"], each["test"]):
         span = "..".join(dict.fromkeys((part["first"], part["last"])))
         row += [span, str(part["sessions"])]
-    return [*row, *_shown(each, names)]
+    return [*row, *_format_interval(each, names)]
 
 
-def _shown(each: dict[str, Any], names: list[str]) -> list[str]:
-    return [f"{value:,.2f}" for value in _figures(each, names)]
+def _format_interval(each: dict[str, Any], names: list[str]) -> list[str]:
+    return [f"{value:,.2f}" for value in _metrics(each, names)]
 
 
-def _figures(each: dict[str, Any], names: list[str]) -> list[float]:
-    """The dollars per day of a row, as in `COLUMNS`; names: of the baselines."""
+def _metrics(each: dict[str, Any], names: list[str]) -> list[float]:
+    """Return the dollars per day of a row, as in `COLUMNS`.
+
+    names: of the baselines.
+    """
     net = each["net_per_day"]
     return [
         *(net[name] for name in ("mean", "lowest", "highest")),
@@ -409,7 +429,7 @@ def _heading(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _with_interval(each: dict[str, Any]) -> str:
-    """A figure with its interval, or with the reason why it has none."""
+    """Format a metric with its interval, or with the reason why it has none."""
     ends = (
         f"n/a ({each['why']})"
         if each["why"] is not None

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.market import Market
-from jaxtrade.data.nulls.market import null_markets, null_named
+from jaxtrade.data.nulls.market import name_null_errors, null_markets
 from jaxtrade.data.nulls.spec import NullSpec
 from jaxtrade.data.splits import reach_of
 from jaxtrade.errors import ConfigError
@@ -28,35 +28,34 @@ from jaxtrade.evaluation.nulls import (
     run_nulls,
     with_market,
 )
-from jaxtrade.evaluation.openings import history_lines, with_policy, with_trials
 from jaxtrade.evaluation.policy import FOLDER
 from jaxtrade.evaluation.run_days import DAILY, OutOfSampleDays, WalkDays, write_walk_days
 from jaxtrade.evaluation.statistics.resampling import iqm
+from jaxtrade.evaluation.test_set_history import history_lines, with_policy, with_trials
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.state import finished
+from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import AGENTS
-from jaxtrade.runs.beginning import Beginning, resumed
-from jaxtrade.runs.compute import settle
+from jaxtrade.runs.distributed import find_joined
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.hooks import Hooks
+from jaxtrade.runs.initial_state import InitialState, resume_beginning
 from jaxtrade.runs.job import (
     Job,
-    closing_lines,
+    check_health_of_run,
     exit_code_of,
     how_to_continue,
-    opening_lines,
+    intro_lines,
     save_policies,
     summary_of,
-    whole_health,
+    training_footer,
 )
-from jaxtrade.runs.memory import check_device, check_memory, explained
-from jaxtrade.runs.openings import count_days, opening_of
+from jaxtrade.runs.memory import check_device, check_memory, explain_memory
 from jaxtrade.runs.plan import check
-from jaxtrade.runs.processes import joined
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.train import arguments, shown_on
+from jaxtrade.runs.trial_log import count_days, make_look
 from jaxtrade.runs.walk_document import (
     WalkEvaluation,
     folds_csv,
@@ -64,9 +63,10 @@ from jaxtrade.runs.walk_document import (
     walk_document,
     walk_table,
 )
+from jaxtrade.runs.xla_settings import apply_xla_settings
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
 from jaxtrade.storage.eager import EagerPrograms
-from jaxtrade.text import Tell, several
+from jaxtrade.text import Log, several
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
 from jaxtrade.version import __version__
@@ -79,21 +79,21 @@ RESULT = "nulls.json"
 
 
 def walk_statistics(days: OutOfSampleDays) -> dict[str, float]:
-    """Dollars a day, out of sample, account rules off: of the policies the IQM over seeds, and each
-    baseline.
+    """Compute dollars a day, out of sample, account rules off.
+
+    Those of the policies are the IQM over seeds; each baseline has its own.
     """
-    rules = zip(days.baselines.tolist(), days.pooled(days.baseline_net).tolist(), strict=True)
-    return {POLICY: float(iqm(days.pooled(days.net))), **{str(name): net for name, net in rules}}
+    rules = zip(days.baselines.tolist(), days.pool(days.baseline_net).tolist(), strict=True)
+    return {POLICY: float(iqm(days.pool(days.net))), **{str(name): net for name, net in rules}}
 
 
 def check_nulls(setup: Setup, spec: NullSpec) -> None:
-    """Make the first null market, so that a kind that does not fit is refused before hours of
-    training.
+    """Make the first null market, to refuse a kind that does not fit before hours of training.
 
     Raises ConfigError and DataError as `walk_nulls`.
     """
     market = null_markets(setup.single, setup.config, spec.kind, setup.config.seed)(0)
-    with null_named(spec.kind, setup.config.seed, 0):
+    with name_null_errors(spec.kind, setup.config.seed, 0):
         on_market(setup, market)
 
 
@@ -104,18 +104,18 @@ def walk_nulls(
     spec: NullSpec,
     screen: Screen,
 ) -> dict[str, NullResult]:
-    """Test the result of a walk-forward against null markets, and write `nulls.json` into its
-    folder.
+    """Test a walk-forward's result against null markets, and write `nulls.json` into its folder.
 
     The statistics of each finished null market are in `nulls.jsonl` there: a test that was killed
     goes on with the next one. The draws begin with the run's own seed.
 
     Args:
         setup, path, days: of the walk-forward; `days` are its result on the real market.
+
     Raises:
         ConfigError: this kind does not fit the run, or the journal belongs to another test.
-            DataError: a null market
-        cannot be used. DivergedError, InterruptedRunError, PreemptedError: as in training.
+        DataError: a null market cannot be used.
+        DivergedError, InterruptedRunError, PreemptedError: as in training.
     """
     config = setup.config
     markets = null_markets(setup.single, config, spec.kind, config.seed)
@@ -156,7 +156,7 @@ def walk_nulls(
 
 
 def notes_of(days: WalkDays) -> list[str]:
-    """What the reader of the p-values must know."""
+    """List what the reader of the p-values must know."""
     return [
         f"{POLICY} is trained again on each null market, by the same executable; "
         f"{several(len(days.seeds), 'seed')}, {several(days.independent, 'independent day')}"
@@ -164,12 +164,14 @@ def notes_of(days: WalkDays) -> list[str]:
 
 
 def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleDays:
-    """The walk-forward of `setup` on another market of the same shapes: trained from its seeds,
-    tested out of sample.
+    """Train the walk-forward of `setup` on another market of the same shapes, and test it.
 
-    programs: where the programs are compiled. Nothing is written. The account's rules and the
-        training days are left
-    out, because a null is compared by `walk_statistics` alone.
+    It is trained from its seeds, and tested out of sample. Nothing is written.
+
+    programs: where the programs are compiled.
+
+    The account's rules and the training days are left out, because a null is compared by
+    `walk_statistics` alone.
     """
     own = on_market(setup, market)
     trained = train(
@@ -180,15 +182,16 @@ def trained_on(setup: Setup, market: Market, programs: Programs) -> OutOfSampleD
         max_rollbacks=setup.config.control.max_rollbacks,
         programs=programs,
         place=setup.place,
-        **Beginning().arguments(setup, None),
+        **InitialState().arguments(setup, None),
     )
-    policies: list[PyTree] = [finished(policy) for policy in policies_of(setup, trained.state)]
+    policies: list[PyTree] = [finish_policy(policy) for policy in policies_of(setup, trained.state)]
     return WalkEvaluation(own, policies, programs, Screen()).out_of_sample()
 
 
 def on_market(setup: Setup, market: Market) -> Setup:
-    """The setup of a walk-forward on another market of the same shapes. Raises ConfigError as
-    `with_market`.
+    """Move the setup of a walk-forward to another market of the same shapes.
+
+    Raises ConfigError as `with_market`.
     """
     params = with_market(setup.params, market, setup.params.sessions, setup.config)
     agents = replace(
@@ -208,10 +211,11 @@ class WalkResult:
     """The outcome of a walk-forward.
 
     days: None if `control.wall_clock` ended the training before its last update, so that nothing
-        was tested. document:
-    the content of `walkforward.json`; None likewise. exit_code: 0, or 1 if a learning-health check
-    failed. nulls: by name, the results against null markets; None if none were asked for. lines: on
-    how often the days were opened.
+        was tested.
+    document: the content of `walkforward.json`; None likewise.
+    exit_code: 0, or 1 if a learning-health check failed.
+    nulls: by name, the results against null markets; None if none were asked for.
+    lines: on how often the days were looked at.
     """
 
     path: Path
@@ -239,13 +243,14 @@ def walk_forward(
     screen: Screen | None = None,
     nulls: NullSpec | None = None,
 ) -> WalkResult:
-    """Train all folds and seeds as one program, save a policy of each, and test them on the days of
-    their folds.
+    """Train all folds and seeds as one program, save their policies, and test them.
+
+    Each is tested on the days of its fold.
 
     Args:
         config: its section `split` is not used: folds replace it.
-        path: the new folder; default `runs/<market-walkforward-utc-id>`. screen: as in
-            `runs.train.run`.
+        path: the new folder; default `runs/<market-walkforward-utc-id>`.
+        screen: as in `runs.train.run`.
         nulls: null markets on which all is trained and tested again.
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
@@ -253,16 +258,16 @@ def walk_forward(
         config = as_walk(config, shown)
         check(config)
         check_memory([config])
-        settle([config])
+        apply_xla_settings([config])
         shown.phase("loading", "the market")
-        with explained(config):
+        with explain_memory(config):
             setup = prepare(config)
         if nulls is not None:
             check_nulls(setup, nulls)
-        counted = _counted(setup)
+        counted = _count_agents(setup)
         check_memory([counted])
         where = path or rundir.new_run_path(setup.market.name, COMMAND)
-        with explained(counted):
+        with explain_memory(counted):
             check_device(counted)
             with Programs() as programs:
                 rundir.create_run(
@@ -270,10 +275,12 @@ def walk_forward(
                 )
                 _write_agents(where, setup)
                 with (
-                    rundir.locked(where),
+                    rundir.lock_run(where),
                     interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))),
                 ):
-                    job = Job(setup, where, Beginning(), programs, shown, config.control.wall_clock)
+                    job = Job(
+                        setup, where, InitialState(), programs, shown, config.control.wall_clock
+                    )
                     return _with_nulls(job, _train_and_test(job), nulls)
 
 
@@ -284,12 +291,14 @@ def resume_walk(
     set: Sequence[str] = (),
     nulls: NullSpec | None = None,
 ) -> WalkResult:
-    """Continue a walk-forward from its newest good checkpoint, then test it: the same bits as if it
-    had never stopped.
+    """Continue a walk-forward from its newest good checkpoint, then test it.
 
-    nulls: as in `walk_forward`; finished null markets are not made again. Other arguments and
-        errors as
-    `runs.train.resume`, and ConfigError for the folder of another run.
+    It is bit-identical to one that never stopped.
+
+    nulls: as in `walk_forward`; finished null markets are not made again.
+
+    Other arguments and errors as `runs.train.resume`, and ConfigError for the folder of
+    another run.
     """
     if not rundir.read_run(path)[0].walk.on:
         raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
@@ -301,11 +310,11 @@ def resume_walk(
         setup, manifest = open_run(path, data, overrides=set)
         if nulls is not None:
             check_nulls(setup, nulls)
-        with explained(_counted(setup)), Programs() as programs, rundir.locked(path):
+        with explain_memory(_count_agents(setup)), Programs() as programs, rundir.lock_run(path):
             job = Job(
                 setup,
                 path,
-                resumed(setup, path, manifest, programs),
+                resume_beginning(setup, path, manifest, programs),
                 programs,
                 shown,
                 setup.config.control.wall_clock,
@@ -318,20 +327,20 @@ def _words(nulls: NullSpec | None) -> list[str]:
 
 
 def _with_nulls(job: Job, result: WalkResult, nulls: NullSpec | None) -> WalkResult:
-    """The result, tested against null markets if they were asked for and there is something to
-    test.
-    """
+    """Test the result against null markets if asked for, and if there is something to test."""
     if nulls is None or result.days is None:
         return result
     return replace(result, nulls=walk_nulls(job.setup, job.path, result.days, nulls, job.screen))
 
 
 def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
-    """The configuration of a walk-forward: without a split. Raises ConfigError if `walk.on` is
-    false, or the process is one of several."""
+    """Configure a walk-forward: without a split.
+
+    Raises ConfigError if `walk.on` is false, or the process is one of several.
+    """
     if not config.walk.on:
         raise ConfigError("walk.on=false: set walk.on=true for a walk-forward")
-    if not joined().alone:
+    if not find_joined().alone:
         raise ConfigError(
             "a walk-forward trains in one process, and this is one of several: start it by itself"
         )
@@ -341,10 +350,8 @@ def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
     return config.model_copy(update={"split": SplitConfig()})
 
 
-def _counted(setup: Setup) -> RunConfig:
-    """The configuration with the number of all agents in place of the seeds of a fold, for
-    estimates of memory.
-    """
+def _count_agents(setup: Setup) -> RunConfig:
+    """Replace the seeds of a fold by the number of all agents, for estimates of memory."""
     walk = setup.config.walk.model_copy(update={"seeds": setup.stack.count})
     return setup.config.model_copy(update={"walk": walk})
 
@@ -370,14 +377,15 @@ def _write_agents(path: Path, setup: Setup) -> None:
 
 
 def bundle_path(path: Path, fold: int, seed: int) -> Path:
-    """The folder of one policy bundle, which `jaxtrade.load_policy` reads. path: the folder of the
-    walk-forward.
+    """Return the folder of one policy bundle, which `jaxtrade.load_policy` reads.
+
+    path: the folder of the walk-forward.
     """
     return path / FOLDER / f"fold_{fold:03d}" / f"seed_{seed}"
 
 
 def walk_lines(setup: Setup) -> Iterable[str]:
-    """What a walk-forward says of its folds when it begins."""
+    """Yield what a walk-forward says of its folds when it begins."""
     walk, dates = setup.config.walk, setup.single.trade_dates
     yield (
         f"walk-forward ({walk.mode}): {several(len(setup.folds), 'fold')} x {several(walk.seeds, 'seed')}, embargo "
@@ -395,19 +403,19 @@ def walk_lines(setup: Setup) -> Iterable[str]:
 def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
     setup, path = job.setup, job.path
     with job.closing():
-        job.tell_opening([*opening_lines(job), *walk_lines(setup)], changed)
+        job.log_intro([*intro_lines(job), *walk_lines(setup)], changed)
         trained = train(setup.algorithm, setup.agents.params, **arguments(job, Hooks()))
         if job.stop_reason is not None:
-            job.tell(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
+            job.log(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
             return WalkResult(path, trained, None, None, 0)
         folders = [bundle_path(path, agent.setting, agent.seed) for agent in setup.stack.swept]
         policies = save_policies(job, trained.state, folders)
-        trained = trained._replace(health=whole_health(job, trained))
+        trained = trained._replace(health=check_health_of_run(job, trained))
         job.phase("evaluating")
         days = WalkEvaluation(setup, policies, job.programs, job.screen).whole()
-        lines, counted = count_walk(setup, path, days, job.tell)
-        for line in closing_lines(job, trained, None):
-            job.tell(line)
+        lines, counted = count_walk(setup, path, days, job.log)
+        for line in training_footer(job, trained, None):
+            job.log(line)
         document = walk_document(setup, days) | counted
         write_walk_days(days, path / DAILY)
         (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
@@ -424,16 +432,18 @@ def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
 
 
 def count_walk(
-    setup: Setup, path: Path, days: WalkDays, tell: Tell
+    setup: Setup, path: Path, days: WalkDays, log: Log
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Enter the test days of all folds together in the trial log, as one opening with a trial for
-    each seed. Returns what the reader must know about earlier looks at these days: lines for the
-    printed result, and the keys `labels` and `trials` of `walkforward.json`.
+    """Enter the test days of all folds in the trial log, as one look with a trial for each seed.
+
+    Return what the reader must know about earlier looks at these days: lines for the printed
+    result, and the keys `labels` and `trials` of `walkforward.json`.
 
     The seed's policies of all folds are one trial: its profit is known on every tested day, and a
-    day that several folds test (cpcv) has its mean over them. The same opening is entered once,
+    day that several folds test (cpcv) has its mean over them. The same look is entered once,
     however often the run is resumed.
-    tell: receives a warning if the log cannot be written; the result then has a label that says so.
+
+    log: receives a warning if the log cannot be written; the result then has a label that says so.
     """
     net, _ = days.by_date(days.net)
     dates = np.unique(days.date).astype("datetime64[D]").astype(str).tolist()
@@ -441,8 +451,8 @@ def count_walk(
         str(seed): tuple(round(value, 3) for value in own.tolist())
         for seed, own in zip(days.seeds.tolist(), net, strict=True)
     }
-    opening = opening_of(setup, path, "test", "walkforward", dates)._replace(net=nets)
-    counted = count_days(path, opening, tell, once=True)
+    opening = make_look(setup, path, "test", "walkforward", dates)._replace(net=nets)
+    counted = count_days(path, opening, log, once=True)
     history = with_trials(counted.history, counted.matrix)
     each = {seed: with_policy(history, np.array(own), counted.matrix) for seed, own in nets.items()}
     shown = next(iter(each.values())) if len(each) == 1 else history

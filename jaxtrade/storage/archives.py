@@ -32,14 +32,13 @@ FAULTS = (
 
 
 def read_arrays(source: Path | bytes) -> dict[str, np.ndarray]:
-    """All arrays of an archive, by name. No pickle is read, and nothing is unpacked that the
-    headers contradict.
+    """Read all arrays of an archive, by name.
 
-    Raises DataError if the file has changed since it was written, or one of FAULTS: ValueError,
-    with both figures, for an archive that unpacks to more than SMALL bytes and MOST_TIMES its own
-    size.
+    Reads no pickle, and unpacks nothing that the headers contradict. Raises DataError if the file
+    has changed since it was written, or one of FAULTS: ValueError, with both sizes, for an archive
+    that unpacks to more than SMALL bytes and MOST_TIMES its own size.
     """
-    content = source if isinstance(source, bytes) else digests.checked(source)
+    content = source if isinstance(source, bytes) else digests.read_checked(source)
     size = len(content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         found, most = sum(info.file_size for info in archive.infolist()), SMALL + MOST_TIMES * size
@@ -50,21 +49,26 @@ def read_arrays(source: Path | bytes) -> dict[str, np.ndarray]:
         # The end of each entry is reached, where its sum is checked; `np.load` of the archive would
         # not reach it.
         return {
-            info.filename.removesuffix(".npy"): _array(unpacked(archive, info))
+            info.filename.removesuffix(".npy"): _array(unpack(archive, info))
             for info in archive.infolist()
         }
 
 
-def unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """The unpacked bytes of an entry, checked against its sum. `ZipFile.read` would unpack all that
-    there is, whatever the header says; a read of so many bytes stops there."""
+def unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    """Unpack an entry and check its checksum.
+
+    `ZipFile.read` would unpack all that there is, whatever the header says; a read of so many bytes
+    stops there.
+    """
     with archive.open(info) as stream:
         return stream.read(info.file_size)
 
 
 def _array(entry: bytes) -> np.ndarray:
-    """One array. Its header is compared with the bytes that there are, because NumPy makes room for
-    the header's.
+    """Read one array.
+
+    First compares its header with the bytes that there are, because NumPy allocates what the
+    header says.
     """
     stream = io.BytesIO(entry)
     version = np.lib.format.read_magic(stream)

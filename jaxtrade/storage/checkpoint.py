@@ -27,7 +27,7 @@ import numpy as np
 
 from jaxtrade.errors import CheckpointError
 from jaxtrade.storage.archives import read_arrays
-from jaxtrade.storage.hosted import is_key
+from jaxtrade.storage.host_arrays import is_key
 from jaxtrade.types import PyTree
 
 FORMAT = 1
@@ -35,9 +35,10 @@ MANIFEST = "manifest.json"
 _NAME = re.compile(r"update-(\d{8,})")
 
 
-class Restored(NamedTuple):
+class RestoredState(NamedTuple):
     """A restored state, the update at which it was saved, its metadata, and one line per damaged
-    checkpoint that was skipped."""
+    checkpoint that was skipped.
+    """
 
     state: PyTree
     step: int
@@ -53,7 +54,7 @@ class _DamagedError(CheckpointError):
 
 
 def _leaves(tree: PyTree) -> dict[str, Any]:
-    """Path in the tree -> leaf, e.g. `params/policy_head/kernel`."""
+    """Map the path in the tree to its leaf, e.g. `params/policy_head/kernel`."""
     leaves = {
         jax.tree_util.keystr(path, simple=True, separator="/"): leaf
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -69,8 +70,9 @@ def _describe(leaf: Any) -> dict[str, Any]:
 
 
 def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
-    """Returns the bytes of an npz file, and a description of each leaf: path -> {dtype, shape, key
-    implementation}.
+    """Return the bytes of an npz file, and a description of each leaf.
+
+    The descriptions map the path to {dtype, shape, key implementation}.
     """
     described: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -89,8 +91,9 @@ def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
 
 
 def _check_structure(found: Mapping[str, Any], like: Mapping[str, Any], where: Path) -> None:
-    """Raise CheckpointError unless two structures are equal. Both map a path in the tree to {dtype,
-    shape}.
+    """Raise CheckpointError unless two structures are equal.
+
+    Both map a path in the tree to {dtype, shape}.
     """
     for name, expected in like.items():
         if name not in found:
@@ -154,7 +157,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _render(body: Mapping[str, Any]) -> bytes:
-    """The bytes of a manifest: `body` and a digest of its canonical form."""
+    """Return the bytes of a manifest: `body` and a digest of its canonical form."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
     return json.dumps(
         {**body, "digest": digest}, sort_keys=True, indent=1, allow_nan=False
@@ -162,8 +165,10 @@ def _render(body: Mapping[str, Any]) -> bytes:
 
 
 def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) -> None:
-    """Write a directory atomically. After a crash at any point, `target` is the old directory, the
-    new one or absent."""
+    """Write a directory atomically.
+
+    After a crash at any point, `target` is the old directory, the new one or absent.
+    """
     listed = {
         name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in files.items()
@@ -196,8 +201,9 @@ def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) 
 
 
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read a directory and check every byte. Returns (manifest, contents by file name). Raises
-    _DamagedError.
+    """Read a directory and check every byte.
+
+    Returns (manifest, contents by file name). Raises _DamagedError.
     """
     path = directory / MANIFEST
     try:
@@ -239,8 +245,9 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
-    """(update, path) of every checkpoint under `directory`, oldest first. Damaged checkpoints are
-    included.
+    """List (update, path) of every checkpoint under `directory`, oldest first.
+
+    Includes damaged checkpoints.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -252,15 +259,15 @@ def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
 def save(
     directory: Path | str, step: int, state: PyTree, metadata: Mapping[str, Any], keep: int = 3
 ) -> Path:
-    """Write `directory/update-<step>`, delete all but the `keep` newest checkpoints, and return the
-    new path.
+    """Write `directory/update-<step>`, keep the `keep` newest checkpoints, and return the new path.
 
-    Checkpoints of later updates belong to a history that could not be resumed. They are renamed to
-    `*.stale`.
+    Checkpoints of later updates belong to a history that could not be resumed. They are renamed
+    to `*.stale`.
 
     Args:
         state: any pytree of arrays; typed PRNG keys are allowed.
         metadata: JSON values (config digest, data fingerprint, ...).
+
     Raises:
         OSError: disk full, or no permission. No partial checkpoint is left, and older checkpoints
             are unchanged.
@@ -284,17 +291,21 @@ def save(
 
 
 def set_aside(path: Path) -> None:
-    """Rename a checkpoint to `*.stale`, replacing an older stale one. `list_checkpoints` then skips
-    it.
+    """Rename a checkpoint to `*.stale`, replacing an older stale one.
+
+    `list_checkpoints` then skips it.
     """
     stale = path.with_name(f"{path.name}.stale")
     shutil.rmtree(stale, ignore_errors=True)
     path.rename(stale)
 
 
-def restore(path: Path | str, like: PyTree, fields: Collection[str] = ()) -> Restored:
-    """Load one checkpoint directory into the structure of `like` (arrays or `jax.eval_shape`
-    structs). fields: the top-level fields that are loaded; default: all.
+def restore(path: Path | str, like: PyTree, fields: Collection[str] = ()) -> RestoredState:
+    """Load one checkpoint directory into the structure of `like`.
+
+    Args:
+        like: arrays or `jax.eval_shape` structs.
+        fields: the top-level fields to load; default: all.
 
     Raises:
         CheckpointError: the checkpoint is damaged or has another format, or a leaf is missing,
@@ -312,34 +323,35 @@ def restore(path: Path | str, like: PyTree, fields: Collection[str] = ()) -> Res
         if not fields or name.partition("/")[0] in fields
     }
     state = _unpack(files["state.npz"], leaves, like, path / "state.npz")
-    return Restored(state, manifest["update"], manifest["metadata"], [])
+    return RestoredState(state, manifest["update"], manifest["metadata"], [])
 
 
-def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
-    """Load some fields of the newest good checkpoint. The state is returned as a mapping with the
-    names of `like`.
+def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> RestoredState:
+    """Load some fields of the newest good checkpoint, as a mapping with the names of `like`.
 
     Args:
-        like: name of a field of the saved state -> its structure (arrays or `jax.eval_shape`
-            structs).
+        like: name of a field of the saved state -> its structure (arrays or
+            `jax.eval_shape` structs).
+
     Raises:
         CheckpointError: as `restore_latest`.
     """
     return _newest(directory, lambda path: restore(path, dict(like), like.keys()))
 
 
-def restore_latest(directory: Path | str, like: PyTree) -> Restored:
-    """Load the newest good checkpoint under `directory`. `problems` names the newer ones that are
-    damaged.
+def restore_latest(directory: Path | str, like: PyTree) -> RestoredState:
+    """Load the newest good checkpoint under `directory`.
+
+    `problems` names the newer ones that are damaged.
 
     Raises:
-        CheckpointError: there is no checkpoint, all are damaged, or the newest good one does not have the structure of
-            `like`.
+        CheckpointError: there is no checkpoint, all are damaged, or the newest good one does not
+            have the structure of `like`.
     """
     return _newest(directory, lambda path: restore(path, like))
 
 
-def _newest(directory: Path | str, load: Callable[[Path], Restored]) -> Restored:
+def _newest(directory: Path | str, load: Callable[[Path], RestoredState]) -> RestoredState:
     """Apply `load` to the newest checkpoint that is not damaged."""
     candidates = list_checkpoints(directory)
     if not candidates:
@@ -357,8 +369,9 @@ def _newest(directory: Path | str, load: Callable[[Path], Restored]) -> Restored
 
 
 def save_policy(directory: Path | str, policy: PyTree, schema: Mapping[str, Any]) -> Path:
-    """Write a policy (parameters, normaliser, ...) and its JSON schema as one directory with
-    checksums.
+    """Write a policy and its JSON schema as one directory with checksums.
+
+    policy: parameters, normaliser, ...
     """
     directory = Path(directory)
     data, described = _pack(policy)
@@ -384,8 +397,9 @@ def read_schema(directory: Path | str) -> dict[str, Any]:
 
 
 def load_policy(directory: Path | str, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """Load (policy, schema) from a bundle. The policy has the structure of `like`. Raises
-    CheckpointError.
+    """Load (policy, schema) from a bundle.
+
+    The policy has the structure of `like`. Raises CheckpointError.
     """
     directory = Path(directory)
     manifest, files = _read_policy(directory)

@@ -31,8 +31,8 @@ THREADS = 2  # XLA uses further threads of its own for large programs
 class Pending:
     """A program that is being compiled.
 
-    result_like: shapes and dtypes of its result. eager: whether it is a function that is not
-        compiled at all (`storage.eager`).
+    result_like: shapes and dtypes of its result.
+    eager: whether it is a function that is not compiled at all (`storage.eager`).
     """
 
     def __init__(self, result_like: PyTree, eager: bool = False) -> None:
@@ -50,7 +50,7 @@ class Pending:
 
     @classmethod
     def ready(cls, function: Callable[..., Any], result_like: PyTree) -> Self:
-        """A function that takes a program's place."""
+        """Wrap a function that takes a program's place."""
         made = cls(result_like, eager=True)
         made._future.set_result(function)
         return made
@@ -72,8 +72,9 @@ class Pending:
         )
 
     def wait(self) -> jax.stages.Compiled:
-        """The compiled program; call it without the static arguments. Raises what the compilation
-        raised.
+        """Wait for the compiled program and return it.
+
+        Call it without the static arguments. Raises what the compilation raised.
         """
         return self._future.result()
 
@@ -113,7 +114,7 @@ class Programs:
         # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a
         # signal. A command that Ctrl-C ends does not wait for what has begun either: its process
         # ends at once, and its threads with it.
-        self._pool.shutdown(wait=not interrupt.received(), cancel_futures=bool(kind))
+        self._pool.shutdown(wait=not interrupt.was_received(), cancel_futures=bool(kind))
 
     def begin(
         self,
@@ -129,9 +130,8 @@ class Programs:
             name: of the program, for whoever waits.
             program: jitted function of (*static, *args).
             args: arguments, concrete or abstract (`jax.ShapeDtypeStruct`).
-            later: compile it once the programs that were begun before are ready, so as not to delay
-                them.
-        Raises what tracing raises. An error of XLA is raised by `Pending.wait`.
+            later: compile it once the programs begun before are ready, so as not to delay them.
+        Raises what tracing raises. `Pending.wait` raises an error of XLA.
         """
         # They came earlier, so they have a thread or an earlier place in the queue.
         before = [each._future for each in self._begun.values()] if later else []
@@ -141,7 +141,7 @@ class Programs:
         pending = Pending(lowered.out_info)
         pending.seconds = pending.lowering = time.perf_counter() - start
 
-        def compiled() -> jax.stages.Compiled:
+        def compile_program() -> jax.stages.Compiled:
             wait(before)
             start = time.perf_counter()
             with self._working(name):
@@ -149,19 +149,19 @@ class Programs:
             pending.seconds += time.perf_counter() - start
             return made
 
-        pending._future = self._pool.submit(compiled)
-        self._begun[program, static, described(args)] = pending
+        pending._future = self._pool.submit(compile_program)
+        self._begun[program, static, describe_arguments(args)] = pending
         return pending
 
-    def begun(
+    def find(
         self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()
     ) -> Pending | None:
-        """The program that `begin` was called for with such arguments, or None."""
-        return self._begun.get((program, static, described(args)))
+        """Return the program that `begin` was called for with such arguments, or None."""
+        return self._begun.get((program, static, describe_arguments(args)))
 
-    def also(self, task: Callable[[], object]) -> None:
-        """Do something else in a thread, after the programs that were begun before."""
-        self._pool.submit(task).add_done_callback(_tell_failure)
+    def run_after(self, task: Callable[[], object]) -> None:
+        """Run another task in a thread, after the programs that were begun before."""
+        self._pool.submit(task).add_done_callback(_log_failure)
 
 
 class RepeatedPrograms(Programs):
@@ -184,18 +184,20 @@ class RepeatedPrograms(Programs):
         static: tuple[Hashable, ...] = (),
         later: bool = False,
     ) -> Pending:
-        """As `Programs.begin`; what was begun before under this name for such arguments is returned
-        as it is.
+        """Begin as `Programs.begin`, or return what was begun before.
+
+        A program counts as begun before if its name and such arguments are the same.
         """
-        signature = name, static, described(args)
+        signature = name, static, describe_arguments(args)
         if signature not in self._known:
             self._known[signature] = super().begin(name, program, args, static, later)
         return self._known[signature]
 
 
-def described(args: Any) -> tuple[Any, ...]:
-    """Structure, shapes and types of arguments, as plain values. Arrays may be abstract
-    (`jax.ShapeDtypeStruct`).
+def describe_arguments(args: Any) -> tuple[Any, ...]:
+    """Describe the structure, shapes and types of arguments, as plain values.
+
+    Arrays may be abstract (`jax.ShapeDtypeStruct`).
     """
     leaves, tree = jax.tree.flatten(args)
     return str(tree), tuple(
@@ -204,7 +206,7 @@ def described(args: Any) -> tuple[Any, ...]:
     )
 
 
-def _tell_failure(future: Future[Any]) -> None:
-    """Nobody waits for this task, so its error is printed here."""
-    if not future.cancelled() and not interrupt.received() and (error := future.exception()):
+def _log_failure(future: Future[Any]) -> None:
+    """Print the error of a task that nobody waits for."""
+    if not future.cancelled() and not interrupt.was_received() and (error := future.exception()):
         traceback.print_exception(error)

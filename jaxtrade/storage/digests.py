@@ -1,5 +1,5 @@
-"""`digests.json` of a folder: sha256 of its files, so that one that was changed later is told from
-the one that was written.
+"""`digests.json` of a folder: sha256 of its files, which shows whether a file was changed after it
+was written.
 
 A file of which no digest is known is taken as it is: folders of earlier versions have none. While
 files are replaced, the old and the new digest both count, so that a process that is killed between
@@ -31,13 +31,14 @@ def write_whole(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def checked(path: Path) -> bytes:
-    """The bytes of a file. Raises DataError if they are not those that were written, OSError if it
-    cannot be read.
+def read_checked(path: Path) -> bytes:
+    """Read the bytes of a file and check that they are those that were written.
+
+    Raises DataError if they are not, OSError if it cannot be read.
     """
     for _ in range(2):  # a process may replace the file, and note its digest, between the two reads
         content = path.read_bytes()
-        known = _known(path.parent).get(path.name, [])
+        known = _read_known(path.parent).get(path.name, [])
         found = hashlib.sha256(content).hexdigest()
         if not known or found in known:
             return content
@@ -47,15 +48,19 @@ def checked(path: Path) -> bytes:
     )
 
 
-def covers(path: Path) -> bool:
-    """Whether the digest of a file is known. Raises DataError for a damaged list."""
-    return path.name in _known(path.parent)
+def has_digest(path: Path) -> bool:
+    """Return whether the digest of a file is known. Raises DataError for a damaged list."""
+    return path.name in _read_known(path.parent)
 
 
 def read_json(path: Path, again: str = "") -> dict[str, Any]:
-    """A JSON object, checked. again: how to make the file again, for messages. Raises DataError."""
+    """Read a JSON object and check it.
+
+    again: how to make the file again, for messages.
+    Raises DataError.
+    """
     try:
-        found = json.loads(checked(path))
+        found = json.loads(read_checked(path))
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path}: cannot be read ({str(error)[:120]}){again and f'; {again}'}"
@@ -68,16 +73,17 @@ def read_json(path: Path, again: str = "") -> dict[str, Any]:
 
 
 @contextmanager
-def replacing(folder: Path, new: Mapping[str, bytes | Path]) -> Iterator[None]:
-    """Inside the block, files of a folder are replaced. new: name -> content, or the file that will
-    be moved there.
+def replace_files(folder: Path, new: Mapping[str, bytes | Path]) -> Iterator[None]:
+    """Replace files of a folder inside the block.
+
+    new: name -> content, or the file that will be moved there.
     """
     made = {
         name: hashlib.sha256(each if isinstance(each, bytes) else each.read_bytes()).hexdigest()
         for name, each in new.items()
         if name != FILE
     }
-    before = _kept(folder)
+    before = _read_or_begin(folder)
     _write(
         folder, before | {name: [digest, *before.get(name, ())] for name, digest in made.items()}
     )
@@ -86,20 +92,22 @@ def replacing(folder: Path, new: Mapping[str, bytes | Path]) -> Iterator[None]:
 
 
 def seal(folder: Path, names: Iterable[str]) -> None:
-    """Note the digests of files that are complete now."""
-    with replacing(folder, {name: folder / name for name in names if (folder / name).is_file()}):
+    """Record the digests of files that are complete now."""
+    with replace_files(
+        folder, {name: folder / name for name in names if (folder / name).is_file()}
+    ):
         pass
 
 
 def forget(path: Path) -> None:
     """Drop the digest of a file that is about to be written to."""
-    known = _kept(path.parent)
+    known = _read_or_begin(path.parent)
     if path.name in known:
         _write(path.parent, {name: digests for name, digests in known.items() if name != path.name})
 
 
-def _known(folder: Path) -> dict[str, list[str]]:
-    """Name -> accepted digests. Raises DataError for a damaged file."""
+def _read_known(folder: Path) -> dict[str, list[str]]:
+    """Read the accepted digests by name. Raises DataError for a damaged file."""
     path = folder / FILE
     try:
         found = json.loads(path.read_bytes())
@@ -113,10 +121,10 @@ def _known(folder: Path) -> dict[str, list[str]]:
         ) from None
 
 
-def _kept(folder: Path) -> dict[str, list[str]]:
-    """What is known, for a process that writes: a damaged list begins anew."""
+def _read_or_begin(folder: Path) -> dict[str, list[str]]:
+    """Read what is known, for a process that writes: a damaged list begins anew."""
     try:
-        return _known(folder)
+        return _read_known(folder)
     except DataError:
         return {}
 

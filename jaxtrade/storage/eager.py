@@ -40,7 +40,7 @@ class EagerPrograms(Programs):
         static: tuple[Hashable, ...] = (),
         later: bool = False,
     ) -> Pending:
-        """As `Programs.begin`, at once: nothing is compiled."""
+        """Begin as `Programs.begin`, but at once: nothing is compiled."""
         del name, later
         like = jax.eval_shape(lambda *given: program(*static, *given), *args)
         return Pending.ready(EagerProgram(program, static), like)

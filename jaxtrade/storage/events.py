@@ -1,4 +1,4 @@
-"""TensorBoard event files: scalars and pictures by step, hyper-parameters, and the marks that make
+"""TensorBoard event files: scalars and plots by step, hyper-parameters, and the marks that make
 it forget steps.
 
 An event file is a sequence of records (a length, the record, and a checksum of each). A record is
@@ -73,7 +73,7 @@ def _crc_table() -> tuple[int, ...]:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum of event files: CRC-32C, rotated by 15 bits, plus a constant; uint32."""
+    """Compute the checksum of event files (uint32): CRC-32C, rotated by 15 bits, plus a constant."""
     table, crc = _crc_table(), 0xFFFFFFFF
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -101,8 +101,10 @@ class Single(float):
 
 
 def message(*fields: tuple[int, int | float | str | bytes]) -> bytes:
-    """A protobuf message of field numbers and values. A whole number becomes a varint, a float a
-    double, text and bytes (such as a message within this one) their length and their content.
+    """Encode a protobuf message of field numbers and values.
+
+    A whole number becomes a varint, a float a double, text and bytes (such as a message within this
+    one) their length and their content.
     """
     out = bytearray()
     for number, value in fields:
@@ -120,7 +122,7 @@ def message(*fields: tuple[int, int | float | str | bytes]) -> bytes:
 
 
 def _hparam(value: float | bool | str) -> tuple[int, bytes]:
-    """(data type of the hparams plugin, google.protobuf.Value) of a hyper-parameter."""
+    """Return (data type of the hparams plugin, google.protobuf.Value) of a hyper-parameter."""
     if isinstance(value, bool):
         return TYPE_BOOL, message((BOOL_VALUE, value))
     if isinstance(value, str):
@@ -129,14 +131,17 @@ def _hparam(value: float | bool | str) -> tuple[int, bytes]:
 
 
 def _plugin_value(tag: str, content: bytes) -> bytes:
-    """One `Summary.Value` for the hparams plugin."""
+    """Encode one `Summary.Value` for the hparams plugin."""
     data = message((PLUGIN_NAME, "hparams"), (CONTENT, content))
     return message((TAG, tag), (METADATA, message((PLUGIN_DATA, data))))
 
 
 def _file_name(directory: Path) -> str:
-    """A name that no file of the directory has. TensorBoard reads the files of a directory in the
-    order of their names, so a later file must have a later name."""
+    """Choose a name that no file of the directory has.
+
+    TensorBoard reads the files of a directory in the order of their names, so a later file must
+    have a later name.
+    """
     earlier = sum(1 for _ in directory.glob("events.out.tfevents.*"))
     return f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{earlier:05d}.{os.getpid()}"
 
@@ -145,8 +150,9 @@ class EventWriter:
     """Writes one new event file."""
 
     def __init__(self, directory: Path | str) -> None:
-        """Make the directory if needed, and start a file in it. Raises OSError if that is
-        impossible.
+        """Make the directory if needed, and start a file in it.
+
+        Raises OSError if that is impossible.
         """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -164,8 +170,9 @@ class EventWriter:
         )
 
     def image(self, tag: str, png: bytes, step: int) -> None:
-        """Write a picture of one step. png: the bytes of a PNG file. Raises ValueError for other
-        bytes.
+        """Write a plot of one step.
+
+        png: the bytes of a PNG file. Raises ValueError for other bytes.
         """
         if png[:8] != PNG or png[12:16] != b"IHDR":
             raise ValueError(f"{tag}: expected a PNG file, found {png[:8]!r}")
@@ -178,8 +185,9 @@ class EventWriter:
     def hyperparameters(
         self, values: Mapping[str, float | bool | str], metrics: Sequence[str]
     ) -> None:
-        """Write the run's hyper-parameters for TensorBoard's HPARAMS page. metrics: tags of scalars
-        to show there.
+        """Write the run's hyper-parameters for TensorBoard's HPARAMS page.
+
+        metrics: tags of scalars to show there.
         """
         infos, entries = list[tuple[int, bytes]](), list[tuple[int, bytes]]()
         for name, value in values.items():
@@ -206,8 +214,9 @@ class EventWriter:
         self._record(step, SUMMARY, message(*((VALUE, value) for value in values)))
 
     def _record(self, step: int, field: int, content: bytes) -> None:
-        """Write an event with one field besides its time and step, and hand it to the operating
-        system.
+        """Write an event with one field besides its time and step.
+
+        Flushes it to the operating system.
         """
         event = message((WALL_TIME, time.time()), (STEP, step), (field, content))
         length = struct.pack("<Q", len(event))

@@ -22,9 +22,12 @@ TRIED = ("0.10.", "0.11.")
 ASK_SECONDS = 60.0
 
 
-class Part(NamedTuple):
-    """name: of what is used. place: the module that uses it. without: what is lost where it is
-    missing.
+class InternalUse(NamedTuple):
+    """A use of private parts of JAX.
+
+    name: of what is used.
+    place: the module that uses it.
+    without: what is lost where it is missing.
     """
 
     name: str
@@ -33,22 +36,22 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "fusion": Part(
+    "fusion": InternalUse(
         "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion",
         "storage/programs.py",
         "steps on a CPU are slower",
     ),
-    "determinism": Part(
+    "determinism": InternalUse(
         "--xla_gpu_deterministic_ops, --xla_gpu_autotune_level",
         "storage/programs.py",
         "runs on a GPU may have other bits each time",
     ),
-    "started": Part(
+    "started": InternalUse(
         "jax._src.xla_bridge.backends_are_initialized",
         "storage/internals.py",
         "a run keeps the compute threads, CPU devices and XLA flags that the process was started with",
     ),
-    "processes": Part(
+    "processes": InternalUse(
         "jax._src.distributed.global_state",
         "storage/internals.py",
         "no run is trained by several processes",
@@ -57,21 +60,25 @@ PARTS = {
 _lost: dict[str, str] = {}
 
 
-def lose(part: str, reason: str) -> None:
-    """Note that this process goes without a part. part: a key of `PARTS`."""
+def note_lost_part(part: str, reason: str) -> None:
+    """Note that this process goes without a part.
+
+    part: a key of `PARTS`.
+    """
     _lost.setdefault(part, f"{PARTS[part].without} ({reason})")
 
 
-def lost() -> list[str]:
-    """What this process has had to go without so far, a sentence each."""
+def list_lost() -> list[str]:
+    """List what this process has had to go without so far, a sentence each."""
     return list(_lost.values())
 
 
 @functools.cache
 def jaxlib_version() -> str:
-    """The version of the installed jaxlib; empty if there is none. `importlib.metadata` takes
-    longer than all of
-    `import jaxtrade`."""
+    """Return the version of the installed jaxlib; empty if there is none.
+
+    Does not use `importlib.metadata`, which takes longer than all of `import jaxtrade`.
+    """
     spec = importlib.util.find_spec("jaxlib")
     if not spec or not spec.origin:
         return ""
@@ -83,15 +90,17 @@ def jaxlib_version() -> str:
     return found.group(1) if found else ""
 
 
-def knows(flags: str) -> bool:
-    """Whether the installed XLA takes these options in `XLA_FLAGS`. For one that it does not know,
-    it ends the process: a release that was never tried is asked in a process of its own, which
-    takes about a second."""
-    return jaxlib_version().startswith(TRIED) or _asked(flags)
+def supports_xla_flags(flags: str) -> bool:
+    """Return whether the installed XLA takes these options in `XLA_FLAGS`.
+
+    XLA ends the process for an option that it does not know. So a release that was never tried is
+    asked in a process of its own, which takes about a second.
+    """
+    return jaxlib_version().startswith(TRIED) or _try_flags(flags)
 
 
 @functools.cache
-def _asked(flags: str) -> bool:
+def _try_flags(flags: str) -> bool:
     if not importlib.util.find_spec("jax"):
         return False
     import subprocess  # takes a while to load, and few processes need it
@@ -111,30 +120,29 @@ def _asked(flags: str) -> bool:
 
 
 def backends_started() -> bool:
-    """Whether JAX has started in this process: it has then read `NPROC` and `XLA_FLAGS`, and reads
-    them no more.
+    """Return whether JAX has started in this process.
 
-    No public function tells it without starting JAX. Where the private one is missing, JAX counts
-    as started once it is loaded: settings that might come too late are then not made, so that no
-    manifest names one without effect.
+    It has then read `NPROC` and `XLA_FLAGS`, and reads them no more. No public function says so
+    without starting JAX. Where the private one is missing, JAX counts as started once it is
+    loaded: settings that might come too late are then not made, so that no manifest names one
+    without effect.
     """
     if "jax" not in sys.modules:
         return False
     try:
         from jax._src.xla_bridge import backends_are_initialized
     except ImportError as error:
-        lose("started", str(error))
+        note_lost_part("started", str(error))
         return True
     return backends_are_initialized()
 
 
-def coordination() -> Any:
-    """JAX's state of this process among others: `client`, `process_id`, `num_processes`. None if it
-    has joined none.
+def find_distributed_state() -> Any:
+    """Return JAX's state of this process among others, or None if it has joined none.
 
-    The public functions (`jax.process_index`) would start the devices, and none gives the
-    coordination service. Raises JaxtradeError in a process that has joined others where this JAX
-    keeps the state elsewhere.
+    The state has `client`, `process_id` and `num_processes`. The public functions
+    (`jax.process_index`) would start the devices, and none gives the coordination service. Raises
+    JaxtradeError in a process that has joined others where this JAX keeps the state elsewhere.
     """
     if "jax" not in sys.modules or not sys.modules["jax"].distributed.is_initialized():
         return None

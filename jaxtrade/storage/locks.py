@@ -18,8 +18,9 @@ _TAKEN = (
 
 
 def try_lock(handle: IO[str] | IO[bytes]) -> bool:
-    """Take the lock of an open file, without waiting. False: another process holds it, or the file
-    system has none.
+    """Take the lock of an open file without waiting, and return whether it was taken.
+
+    False: another process holds it, or the file system has none.
     """
     try:
         _lock(handle)
@@ -31,7 +32,7 @@ def try_lock(handle: IO[str] | IO[bytes]) -> bool:
 def wait_lock(handle: IO[str] | IO[bytes], where: str, seconds: float) -> None:
     """Take the lock of an open file, waiting for at most `seconds`.
 
-    Raises StorageError, which names `where`, if another process holds it for so long, OSError if
+    Raises StorageError, which names `where`, if another process holds it for so long; OSError if
     the file system has no locks.
     """
     until = time.monotonic() + seconds

@@ -46,8 +46,9 @@ EOL = b"\r\n"
 class Episodes(NamedTuple):
     """The episodes that ended in one update, in the order of its steps, agent by agent.
 
-    update: updates done, this one included. rows: float32[n, 7], COLUMNS and the symbol's number.
-        agent: int[n].
+    update: updates done, this one included.
+    rows: float32[n, 7], COLUMNS and the symbol's number.
+    agent: int[n].
     """
 
     update: int
@@ -65,12 +66,13 @@ class EpisodeSink(Protocol):
 
 
 def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Episodes]:
-    """The episodes of a chunk, by update.
+    """Return the episodes of a chunk, by update.
 
     Args:
         rows: float32[updates, ..., R, 7], metric ROWS of a chunk, with the axes of the agents; a
             row of length 0 is unused. None: the learner reports no episodes.
-        done: updates before the chunk. agents: their number.
+        done: updates before the chunk.
+        agents: their number.
     """
     if rows is None:
         return []
@@ -82,8 +84,9 @@ def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Epis
 
 
 def text_of(ended: Sequence[Episodes], symbols: Sequence[str], seconds: float) -> str:
-    """The CSV lines of episodes. seconds: since `t_start`. Figures have 7 digits; an undefined one
-    is empty.
+    """Format the CSV lines of episodes. Numbers have 7 digits; an undefined one is empty.
+
+    seconds: since `t_start`.
     """
     lines, t = io.StringIO(newline=""), round(seconds, 6)
     table = csv.writer(lines)  # the dialect of `DictWriter`, without a dictionary for each row
@@ -109,18 +112,22 @@ def _first_lines(start: float, env_id: str) -> str:
     return f"#{json.dumps({'t_start': start, 'env_id': env_id})}\n{header.getvalue()}"
 
 
-class Place(NamedTuple):
-    """start: `t_start` of a monitor file. size: bytes up to the end of the last row that stays."""
+class FileEnd(NamedTuple):
+    """Where a monitor file ends.
+
+    start: `t_start` of a monitor file.
+    size: bytes up to the end of the last row that stays.
+    """
 
     start: float
     size: int
 
 
-def place_after(path: Path, update: int) -> Place | None:
-    """Where a file ends after the rows of update `update`, without a torn last line.
+def place_after(path: Path, update: int) -> FileEnd | None:
+    """Find where a file ends after the rows of update `update`, without a torn last line.
 
-    None if the file is missing, or its first two lines are torn. Raises DataError for a damaged
-    line before that place.
+    Returns None if the file is missing, or its first two lines are torn. Raises DataError for a
+    damaged line before that place.
     """
     if not path.is_file():
         return None
@@ -141,7 +148,7 @@ def place_after(path: Path, update: int) -> Place | None:
             if int(cells[-1]) > update:
                 break
             size += len(line)
-    return Place(start, size)
+    return FileEnd(start, size)
 
 
 def _start(path: Path, first: bytes, names: bytes) -> float:
@@ -173,32 +180,40 @@ class MonitorSink(MetricSink):
         clock: Callable[[], float] = time.time,
         opened: Callable[[Path, str], IO[bytes]] = _open,
     ) -> None:
-        """Begin a file, or continue one after `resume_update`: later rows are cut off, the resumed
-        run writes them again.
+        """Begin a file, or continue one after `resume_update`.
+
+        Later rows are cut off: the resumed run writes them again.
 
         Args:
-            env_id: the market and the task, for the first line. symbols: names by number.
-            clock: seconds since 1970. opened: opens the file.
+            env_id: the market and the task, for the first line.
+            symbols: names by number.
+            clock: seconds since 1970.
+            opened: opens the file.
+
         Raises:
-            DataError: the file that is to be continued is damaged. StorageError: nothing can be
-                written.
+            DataError: the file that is to be continued is damaged.
+            StorageError: nothing can be written.
         """
         self._path, self._symbols, self._clock = Path(path), tuple(symbols), clock
         found = None if resume_update is None else place_after(self._path, resume_update)
         self._file = opened(self._path, "r+b" if found else "wb")
         self._start, self._size = found or (self._clock(), 0)
-        self._cut()
+        self._truncate()
         if not found:
             self._append(_first_lines(self._start, env_id).encode())
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
-        """Write the rows of a chunk; their `t` is the chunk's end. Raises StorageError if the disk
-        is full: the file then ends with the rows of the chunk before."""
+        """Write the rows of a chunk; their `t` is the chunk's end.
+
+        Raises StorageError if the disk is full: the file then ends with the rows of the
+        chunk before.
+        """
         self._append(text_of(ended, self._symbols, self._clock() - self._start).encode())
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after `update`. Raises DataError if the file was damaged or removed
-        meanwhile.
+        """Drop the rows after `update`.
+
+        Raises DataError if the file was damaged or removed meanwhile.
         """
         del steps
         found = place_after(self._path, update)
@@ -208,7 +223,7 @@ class MonitorSink(MetricSink):
                 "run: it begins another"
             )
         self._size = found.size
-        self._cut()
+        self._truncate()
 
     def close(self) -> None:
         """Close the file. Nothing is written afterwards."""
@@ -221,13 +236,13 @@ class MonitorSink(MetricSink):
             while left:
                 left = left[self._file.write(left) :]
         except OSError as error:
-            self._cut()
+            self._truncate()
             raise StorageError(
                 f"{self._path}: the episodes of the last chunk could not be written: {error}; free some "
                 "space, then resume (or switch the file off with monitor.csv=false)"
             ) from error
         self._size += len(data)
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         self._file.truncate(self._size)
         self._file.seek(self._size)

@@ -37,10 +37,10 @@ LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
 def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.system()) -> Path:
-    """The folder of compiled programs: `JAX_COMPILATION_CACHE_DIR` if it is set, else
-    `jaxtrade/programs` in the user's cache folder (`XDG_CACHE_HOME` or `~/.cache`; on macOS
-    `~/Library/Caches`; on Windows `LOCALAPPDATA`).
+    """Return the folder of compiled programs.
 
+    It is `JAX_COMPILATION_CACHE_DIR` if that is set, else `jaxtrade/programs` in the user's cache
+    folder (`XDG_CACHE_HOME` or `~/.cache`; on macOS `~/Library/Caches`; on Windows `LOCALAPPDATA`).
     Raises RuntimeError if the user has no home folder.
     """
     if given := env.get(VARIABLE):
@@ -55,8 +55,10 @@ def user_folder(
     env: Mapping[str, str] = os.environ,
     system: str = platform.system(),
 ) -> Path:
-    """The folder `jaxtrade` of a user, in `variable` or `usual`; on macOS `on_macos`, on Windows
-    `LOCALAPPDATA`. Raises RuntimeError if the user has no home folder.
+    """Return the folder `jaxtrade` of a user, in `variable` or `usual`.
+
+    It lies in `on_macos` on macOS and in `LOCALAPPDATA` on Windows. Raises RuntimeError if the user
+    has no home folder.
     """
     match system:
         case "Darwin":
@@ -69,34 +71,35 @@ def user_folder(
 
 
 def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add `FUSION` to `XLA_FLAGS`, unless the flags already hold backend options,
-    `JAXTRADE_XLA_DEFAULTS` is 1 or this XLA does not know the option.
+    """Add `FUSION` to `XLA_FLAGS`.
 
-    XLA reads the flags once, when a process first uses a device. Only the CPU platform uses this
-    option.
+    Adds nothing if the flags already hold backend options, `JAXTRADE_XLA_DEFAULTS` is 1 or this XLA
+    does not know the option. XLA reads the flags once, when a process first uses a device. Only the
+    CPU platform uses this option.
     """
     given = env.get("XLA_FLAGS", "")
     if env.get(OFF) == "1" or "xla_backend_extra_options" in given:
         return
-    if internals.knows(FUSION):
+    if internals.supports_xla_flags(FUSION):
         env["XLA_FLAGS"] = f"{given} {FUSION}".strip()
     else:
-        internals.lose("fusion", f"XLA does not know {FUSION}")
+        internals.note_lost_part("fusion", f"XLA does not know {FUSION}")
 
 
 def pin_threads(count: int, env: MutableMapping[str, str]) -> None:
     """Set `NPROC`, the number of compute threads on a CPU, unless it is already set.
 
-    Call this before JAX starts. The number of threads changes bits on a CPU, so a run records it.
+    Call this before JAX starts. Results on a CPU depend on the number of threads, so a run
+    records it.
     """
     env.setdefault("NPROC", str(count))
 
 
 def use_cpu_devices(count: int, env: MutableMapping[str, str]) -> None:
-    """Let a CPU count as so many devices, unless `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says
-    as how many.
+    """Let a CPU count as so many devices.
 
-    Call this before JAX starts.
+    Changes nothing if `JAX_NUM_CPU_DEVICES` or `XLA_FLAGS` already says as how many. Call this
+    before JAX starts.
     """
     if (
         "xla_force_host_platform_device_count" in env.get("XLA_FLAGS", "")
@@ -109,9 +112,9 @@ def use_cpu_devices(count: int, env: MutableMapping[str, str]) -> None:
 
 
 def use_determinism(env: MutableMapping[str, str]) -> None:
-    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them
-    another value or this XLA does not know them.
+    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`.
 
+    Leaves the flags alone if they give one of them another value or this XLA does not know them.
     Call this before JAX starts. Only the GPU platform uses these options. Without a GPU plugin
     nothing is added.
     """
@@ -119,15 +122,16 @@ def use_determinism(env: MutableMapping[str, str]) -> None:
     missing = [option for option in DETERMINISTIC.split() if option.partition("=")[0] not in given]
     if not has_gpu_plugin() or not is_deterministic(" ".join([given, *missing])):
         return
-    if internals.knows(DETERMINISTIC):
+    if internals.supports_xla_flags(DETERMINISTIC):
         env["XLA_FLAGS"] = " ".join([*given.split(), *missing])
     else:
-        internals.lose("determinism", f"XLA does not know {DETERMINISTIC}")
+        internals.note_lost_part("determinism", f"XLA does not know {DETERMINISTIC}")
 
 
 def is_deterministic(flags: str) -> bool:
-    """Whether XLA's flags ask for the same bits on a GPU. Of an option that stands twice, the last
-    counts.
+    """Return whether XLA's flags ask for bit-identical results on a GPU.
+
+    Of an option that stands twice, the last counts.
     """
     found = {
         name: value or "true" for name, _, value in (flag.partition("=") for flag in flags.split())
@@ -136,7 +140,7 @@ def is_deterministic(flags: str) -> bool:
 
 
 def has_gpu_plugin() -> bool:
-    """Whether a package is installed by which JAX can use a GPU. Imports nothing of it."""
+    """Return whether a package is installed by which JAX can use a GPU. Imports nothing of it."""
     plugins = importlib.util.find_spec("jax_plugins")
     folders = (plugins and plugins.submodule_search_locations) or []
     return any(
@@ -183,11 +187,10 @@ def use_cache() -> str:
 
 
 def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
-    """(a sentence about who else can write to a folder of programs, whether it is used
-    nevertheless).
+    """Check who else can write to a folder of programs.
 
-    named: whether the user named the folder. It is then used if his own group alone can write to
-        it.
+    Returns (a sentence about them, whether the folder is used nevertheless).
+    named: whether the user named the folder. It is then used if only his own group can write to it.
     """
     if os.name == "nt" or not folder.exists():
         return "", True
@@ -220,9 +223,11 @@ def written_by_others(folder: Path, named: bool) -> tuple[str, bool]:
 
 
 def drop_unfinished(folder: Path) -> None:
-    """Remove what JAX wrote to its cache in the last few seconds: JAX writes an entry in place, so
-    it may be half an entry, and JAX never writes it again. A whole one that is removed is only
-    compiled again."""
+    """Remove what JAX wrote to its cache in the last few seconds.
+
+    JAX writes an entry in place, so it may be half an entry, and JAX never writes it again. A whole
+    one that is removed is only compiled again.
+    """
     since = time.time() - LAST_SECONDS
     for path in folder.glob("*-cache"):
         with suppress(OSError):  # another process removed it, or owns it

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtrade.errors import DataError
-from jaxtrade.notation import clock_time
+from jaxtrade.formatting import clock_time
 from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
 
@@ -43,7 +43,8 @@ UNNAMED: Names = MappingProxyType({})
 
 class MetricSink(Protocol):
     """Receives the rows of each chunk, in order, and one-line messages about the run. A class that
-    derives from it ignores what it does not define."""
+    derives from it ignores what it does not define.
+    """
 
     def write(self, rows: Sequence[Row]) -> None:
         """Receive the rows of a chunk."""
@@ -56,42 +57,43 @@ class MetricSink(Protocol):
 
 
 @runtime_checkable
-class Rewinding(Protocol):
+class RewindingSink(Protocol):
     """A sink that stores rows and can drop those that a rollback undid."""
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after a rollback: the run is back at `update` updates and `steps`
-        environment steps.
-        """
+        """Drop the rows after a rollback to `update` updates and `steps` environment steps."""
         ...
 
 
 @runtime_checkable
-class Phased(Protocol):
+class PhaseSink(Protocol):
     """A sink that shows what the run is doing."""
 
     def phase(
         self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
     ) -> None:
-        """The run begins something: "compiling", "training". Arguments: as
-        `progress.screen.Screen.phase`.
+        """Note that the run begins a phase: "compiling", "training".
+
+        Takes the arguments of `progress.screen.Screen.phase`.
         """
         ...
 
 
 def by_name(row: Row, names: Names) -> dict[str, Any]:
-    """`row` with each list in `names` turned into a mapping from name to value.
+    """Turn each list of `row` that is in `names` into a mapping from name to value.
 
     A list by agent stays a list; its elements become mappings.
     """
 
-    def labelled(value: list[Any], labels: Sequence[str]) -> Any:
+    def attach_labels(value: list[Any], labels: Sequence[str]) -> Any:
         if value and isinstance(value[0], list):
-            return [labelled(each, labels) for each in value]
+            return [attach_labels(each, labels) for each in value]
         return dict(zip(labels, value, strict=True))
 
     return {
-        key: labelled(value, names[base]) if (base := key.removesuffix(EACH)) in names else value
+        key: attach_labels(value, names[base])
+        if (base := key.removesuffix(EACH)) in names
+        else value
         for key, value in row.items()
     }
 
@@ -99,36 +101,36 @@ def by_name(row: Row, names: Names) -> dict[str, Any]:
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
-def _figure(value: Any, form: str) -> str:
+def _metric(value: Any, form: str) -> str:
     if value is None or not math.isfinite(value):
         return "n/a"
     return format(value, form)
 
 
 def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
-    """One line about a chunk: progress, speed, mean return, then the learner's own `columns` from
-    the last update.
+    """Format one line about a chunk.
 
-    The return is the mean over all episodes that finished in the chunk, because a single update may
+    It has progress, speed, mean return, then the learner's own `columns` from the last update. The
+    return is the mean over all episodes that finished in the chunk, because a single update may
     finish none. It is left out if the learner reports none.
     """
     last = rows[-1]
     parts = [
         f"update {last['update']:.0f}/{last['total_updates']:.0f}",
         f"steps {last['steps']:,.0f}",
-        f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s",
+        f"{_metric(last.get('steps_per_second'), ',.0f')} steps/s",
         f"eta {clock_time(last['eta_seconds'])}",
     ]
     if "episode_reward" in last:
         parts.append(
-            f"return {_figure(per_episode(rows, lambda row: row['episode_reward']), '.3f')}"
+            f"return {_metric(per_episode(rows, lambda row: row['episode_reward']), '.3f')}"
         )
-    parts += [f"{label} {_figure(last.get(metric), form)}" for label, metric, form in columns]
+    parts += [f"{label} {_metric(last.get(metric), form)}" for label, metric, form in columns]
     return "  ".join(parts)
 
 
 def per_episode(rows: Sequence[Row], figure: Callable[[Row], float]) -> float:
-    """Mean of a metric over all episodes that ended in these updates; NaN if none ended.
+    """Average a metric over all episodes that ended in these updates; NaN if none ended.
 
     figure: the metric of a row, a mean over that row's episodes. Each row is weighted by its number
         of episodes.
@@ -139,7 +141,7 @@ def per_episode(rows: Sequence[Row], figure: Callable[[Row], float]) -> float:
 
 
 def _shares(values: Sequence[float], labels: Sequence[str]) -> str:
-    """Percentages by name. Entries that are 0 are left out."""
+    """Format percentages by name. Entries that are 0 are left out."""
     if not all(math.isfinite(value) for value in values):
         return "n/a"
     return " ".join(
@@ -150,7 +152,7 @@ def _shares(values: Sequence[float], labels: Sequence[str]) -> str:
 
 
 def panel_line(rows: Sequence[Row], names: Names) -> str:
-    """One line about the policy's behaviour over a chunk.
+    """Format one line about the policy's behaviour over a chunk.
 
     It shows actions and reasons for the end of episodes in per cent by name, round turns per
     episode, and the number of illegal samples. It is empty if the rows have none of these metrics.
@@ -164,7 +166,7 @@ def panel_line(rows: Sequence[Row], names: Names) -> str:
         parts.append(f"actions % {_shares(means, names['action_share'])}")
     if "episode_trades" in last:
         parts.append(
-            f"trades/episode {_figure(per_episode(rows, lambda row: row['episode_trades']), '.2f')}"
+            f"trades/episode {_metric(per_episode(rows, lambda row: row['episode_trades']), '.2f')}"
         )
     if "end_share" in last and "end_share" in names:
         ends = [
@@ -204,7 +206,10 @@ class LogSink(MetricSink):
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: arrays and tuples become lists, numbers that are not finite None."""
+    """Convert a value to plain JSON.
+
+    Arrays and tuples become lists, numbers that are not finite None.
+    """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -215,8 +220,9 @@ def plain(value: Any) -> Any:
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
-    """Rows of a JSON lines file. A last line without a newline is ignored: a killed process may
-    have torn it.
+    """Read the rows of a JSON lines file.
+
+    Ignores a last line without a newline: a killed process may have torn it.
 
     Raises:
         DataError: another line is not JSON; the message has its number.
@@ -243,13 +249,14 @@ class JsonlSink(MetricSink):
     ) -> None:
         """Start a new file, or continue one after `resume_update`.
 
-        Later rows are removed, because the resumed run writes them again. every_update: whether
-        each update has a row. Then one of `resume_update` must be there. Raises DataError if a file
-        to continue has changed since it was closed, or is missing or damaged.
+        Later rows are removed, because the resumed run writes them again.
+        every_update: whether each update has a row. Then one of `resume_update` must be there.
+        Raises DataError if a file to continue has changed since it was closed, or is missing
+        or damaged.
         """
         self._path, self._names, self._every_update = Path(path), names, every_update
         if resume_update is not None and self._path.exists():
-            digests.checked(self._path)
+            digests.read_checked(self._path)
             digests.forget(self._path)
             _drop_rows(self._path, resume_update, every_update)
         elif resume_update and every_update:
@@ -279,8 +286,9 @@ class JsonlSink(MetricSink):
 
 def _drop_rows(path: Path, after: int, every_update: bool) -> None:
     """Remove the rows after update `after`, and a torn last line. The file is replaced atomically.
-    every_update: as of
-    `JsonlSink`."""
+
+    every_update: as of `JsonlSink`.
+    """
     rows = read_rows(path)
     try:
         kept = [row for row in rows if row["update"] <= after]
@@ -312,19 +320,20 @@ _TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
 NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
 
 
-def grouped(name: str) -> str:
-    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name. A name with
-    a group stays.
+def name_tag(name: str) -> str:
+    """Return the TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name.
+
+    A name with a group stays.
     """
     if name.startswith(_GROUPED):
         return name
     return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
 
 
-def figures_of(row: Row, names: Names, without: Sequence[str] = NO_FIGURES) -> dict[str, float]:
-    """The finite numbers of a row, by their tags."""
+def metrics_of(row: Row, names: Names, without: Sequence[str] = NO_FIGURES) -> dict[str, float]:
+    """Return the finite numbers of a row, by their tags."""
     named = {
-        grouped(name): value for name, value in by_name(row, names).items() if name not in without
+        name_tag(name): value for name, value in by_name(row, names).items() if name not in without
     }
     return dict(scalars_of("", named))
 
@@ -332,14 +341,17 @@ def figures_of(row: Row, names: Names, without: Sequence[str] = NO_FIGURES) -> d
 class TensorBoardSink(MetricSink):
     """Writes TensorBoard event files. The horizontal axis is environment steps.
 
-    Tags are grouped (`grouped`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name.
+    Tags are grouped (`name_tag`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name.
     A list of lists becomes `name/0/0`, ...
     """
 
     def __init__(
         self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED
     ) -> None:
-        """resume_steps: TensorBoard is to hide what an earlier process wrote after this step."""
+        """Start or continue the event files.
+
+        resume_steps: TensorBoard is to hide what an earlier process wrote after this step.
+        """
         self._names = names
         self._writer = EventWriter(directory)
         if resume_steps is not None:
@@ -352,18 +364,18 @@ class TensorBoardSink(MetricSink):
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self._writer.scalars(figures_of(row, self._names), int(row["steps"]))
+            self._writer.scalars(metrics_of(row, self._names), int(row["steps"]))
 
     def figures(self, values: Mapping[str, float], steps: int) -> None:
-        """Write numbers by tag. Those that are not finite are left out."""
+        """Write numbers by tag, and leave out those that are not finite."""
         self._writer.scalars(dict(scalars_of("", values)), steps)
 
-    def picture(self, tag: str, path: Path, steps: int) -> None:
+    def plot(self, tag: str, path: Path, steps: int) -> None:
         """Write a PNG file. Raises OSError if it cannot be read, ValueError if it is no PNG."""
         self._writer.image(tag, path.read_bytes(), steps)
 
     def settings(self, values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> None:
-        """Write hyper-parameters by name, and the tags of the figures to compare runs by."""
+        """Write hyper-parameters by name, and the tags of the metrics to compare runs by."""
         self._writer.hyperparameters(values, metrics)
 
     def close(self) -> None:
@@ -371,8 +383,9 @@ class TensorBoardSink(MetricSink):
 
 
 def scalars_of(tag: str, value: Any) -> Iterator[tuple[str, float]]:
-    """(tag, number) of every finite number in a row; entries of lists and mappings become
-    `tag/entry`.
+    """Yield (tag, number) of every finite number in a row.
+
+    Entries of lists and mappings become `tag/entry`.
     """
     if isinstance(value, list | Mapping):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):

@@ -11,7 +11,7 @@ from jaxtrade.types import PyTree
 
 
 def tree_bytes(tree: PyTree) -> int:
-    """Bytes of the arrays of a tree, abstract or not. Typed keys count with their data."""
+    """Count the bytes of the arrays of a tree, abstract or not. Typed keys count with their data."""
 
     def of(leaf: Any) -> int:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -22,8 +22,10 @@ def tree_bytes(tree: PyTree) -> int:
 
 
 def program_bytes(program: Any) -> int | None:
-    """Bytes that a compiled program works on: arguments, results and temporaries. None if XLA does
-    not tell, or for a function that is not compiled."""
+    """Count the bytes that a compiled program works on: arguments, results and temporaries.
+
+    Returns None if XLA does not report them, or for a function that is not compiled.
+    """
     analyse = getattr(program, "memory_analysis", None)
     found = analyse() if analyse else None
     if not found:

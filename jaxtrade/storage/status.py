@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jaxtrade.errors import DataError
 from jaxtrade.storage import digests
 from jaxtrade.storage.sinks import MetricSink
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -37,12 +37,15 @@ CHUNKS = 10  # chunks of training that may take as long as all of them before, u
 class RunStatus(NamedTuple):
     """The content of `status.json`.
 
-    pid, host: the process. began: its own start, as its system counts it, so that another process
-        with its number is
-    not taken for it; "" where the system does not say. phase: what it does, such as "training";
-    "ended" after the last word. fault: what ended it; None if nothing did. update, total_updates,
-    steps: how far training is; None before its first chunk. chunk_seconds: time between the last
-    two chunks. utc: when this was written. task, learner, market: what is trained.
+    pid, host: the process.
+    began: its own start, as its system counts it, so that another process with its number is not
+        taken for it; "" where the system does not say.
+    phase: what it does, such as "training"; "ended" after the last word.
+    fault: what ended it; None if nothing did.
+    update, total_updates, steps: how far training is; None before its first chunk.
+    chunk_seconds: time between the last two chunks.
+    utc: when this was written.
+    task, learner, market: what is trained.
     """
 
     pid: int
@@ -63,14 +66,16 @@ class RunStatus(NamedTuple):
 class StatusSink(MetricSink):
     """Writes `status.json`. A sink of the run: it takes rows and phases.
 
-    A failed write is told once, and the next chunk tries again. Nothing here raises.
+    A failed write is logged once, and the next chunk tries again. Nothing here raises.
     """
 
-    def __init__(self, folder: Path, tell: Tell, about: Mapping[str, str]) -> None:
-        """tell: receives the line about a file that cannot be written. about: `task`, `learner` and
-        `market`.
+    def __init__(self, folder: Path, log: Log, about: Mapping[str, str]) -> None:
+        """Prepare to write the status.
+
+        log: receives the line about a file that cannot be written.
+        about: `task`, `learner` and `market`.
         """
-        self._path, self._tell, self._told = folder / STATUS, tell, False
+        self._path, self._log, self._told = folder / STATUS, log, False
         self._last: float | None = None
         now = f"{datetime.now(UTC):{STAMP}}"
         self._status = RunStatus(
@@ -79,7 +84,7 @@ class StatusSink(MetricSink):
         self._write()
 
     def write(self, rows: Sequence[Row]) -> None:
-        """A chunk has ended."""
+        """Record that a chunk has ended."""
         row: Mapping[str, Any] = rows[-1]
         now = time.monotonic()
         self._status = self._status._replace(
@@ -95,20 +100,20 @@ class StatusSink(MetricSink):
     def phase(
         self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
     ) -> None:
-        """The run begins something."""
+        """Record that the run begins a phase."""
         del about, total, now
         self._status = self._status._replace(phase=name)
         self._write()
 
-    def failed(self, error: BaseException) -> None:
-        """The run ends by an error: say which in the file when it closes."""
+    def note_failure(self, error: BaseException) -> None:
+        """Note the error by which the run ends, for the file when it closes."""
         text = str(error).strip().splitlines()
         self._status = self._status._replace(
             fault=f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
         )
 
     def close(self) -> None:
-        """The run has ended."""
+        """Record that the run has ended."""
         self.phase("ended")
         with suppress(OSError):
             digests.seal(self._path.parent, [STATUS])
@@ -122,18 +127,20 @@ class StatusSink(MetricSink):
         except OSError as error:
             if not self._told:
                 self._told = True
-                self._tell(
+                self._log(
                     f"note: {self._path} cannot be written ({error.strerror}); the run goes on, and 'jaxtrade "
                     "runs' shows an older state of it"
                 )
 
 
 def read_status(folder: Path) -> RunStatus | None:
-    """The status of the run in `folder`; None if it has none, as runs of earlier versions. Raises
-    DataError where the file is damaged."""
+    """Read the status of the run in `folder`; None if it has none, as runs of earlier versions.
+
+    Raises DataError where the file is damaged.
+    """
     path = folder / STATUS
     try:
-        found = json.loads(digests.checked(path))
+        found = json.loads(digests.read_checked(path))
         status = RunStatus(**{name: found[name] for name in RunStatus._fields})
         age_of(status)
         return status
@@ -146,15 +153,16 @@ def read_status(folder: Path) -> RunStatus | None:
 
 
 def age_of(status: RunStatus) -> float:
-    """Seconds since a status was written, by this machine's clock. Raises ValueError for a time
-    that is none.
+    """Return the seconds since a status was written, by this machine's clock.
+
+    Raises ValueError for a time that is none.
     """
     written = datetime.strptime(status.utc, STAMP).replace(tzinfo=UTC)
     return max(0.0, (datetime.now(UTC) - written).total_seconds())
 
 
 def is_quiet(status: RunStatus) -> bool:
-    """Whether the run has given no sign of life for so long that it counts as stalled."""
+    """Return whether the run has given no sign of life for so long that it counts as stalled."""
     longest = QUIET
     if status.phase == "training":
         longest = max(QUIET_TRAINING, CHUNKS * (status.chunk_seconds or 0.0))
@@ -162,8 +170,9 @@ def is_quiet(status: RunStatus) -> bool:
 
 
 def is_alive(status: RunStatus) -> bool | None:
-    """Whether the process of a status runs on this machine; None if that cannot be told, as of
-    another machine.
+    """Return whether the process of a status runs on this machine.
+
+    None: this cannot be known, as for another machine.
     """
     if (
         status.host != platform.node() or os.name == "nt"
@@ -179,9 +188,11 @@ def is_alive(status: RunStatus) -> bool | None:
 
 
 def began_of(pid: int) -> str:
-    """When a process began, in the system's own count (Linux: clock ticks since the machine
-    started); "" elsewhere, and of a process that has ended and whose parent has not asked for it
-    yet."""
+    """Return when a process began, in the system's own count.
+
+    On Linux these are clock ticks since the machine started. Returns "" elsewhere, and for a
+    process that has ended and whose parent has not asked for it yet.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:

@@ -31,10 +31,10 @@ from jaxtrade.storage.sinks import (
     UNNAMED,
     MetricSink,
     Names,
-    figures_of,
+    metrics_of,
     scalars_of,
 )
-from jaxtrade.text import WARNING, Tell
+from jaxtrade.text import WARNING, Log
 
 if TYPE_CHECKING:
     from jaxtrade.types import Row
@@ -70,8 +70,9 @@ def check_tracker(
     env: Mapping[str, str] = os.environ,
     find: Callable[[str], object | None] = find_spec,
 ) -> None:
-    """Check `train.tracker` before a run begins. find: tells whether a package is installed.
+    """Check `train.tracker` before a run begins.
 
+    find: says whether a package is installed.
     Raises ConfigError if the package is absent, or `train.tracker_online` has no tracker or no
     place to send to.
     """
@@ -95,10 +96,14 @@ def check_tracker(
         )
 
 
-class About(NamedTuple):
-    """A run, for its tracker. folder: the run's. name: under which the tracker knows it. resumed:
-    whether it goes on after a stop. online: whether the tracker may use the network. config: the
-    settings by name.
+class TrackedRun(NamedTuple):
+    """A run, for its tracker.
+
+    folder: the run's.
+    name: under which the tracker knows it.
+    resumed: whether it goes on after a stop.
+    online: whether the tracker may use the network.
+    config: the settings by name.
     """
 
     folder: Path
@@ -112,7 +117,7 @@ class Tracker(Protocol):
     """One run in one tracker."""
 
     def log(self, rows: Sequence[tuple[int, Values]]) -> None:
-        """Log (update, numbers by name). Updates may come again after the run went back."""
+        """Log (update, numbers by name). Updates may come again after a rollback."""
         ...
 
     def event(self, text: str, update: int) -> None:
@@ -142,7 +147,7 @@ class WandbTracker(_OneRun):
     them later.
     """
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: TrackedRun) -> None:
         import wandb  # type: ignore[import-not-found]
 
         mode = os.environ.get("WANDB_MODE") or ("online" if about.online else "offline")
@@ -176,7 +181,7 @@ class TrackioTracker(_OneRun):
     shows them.
     """
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: TrackedRun) -> None:
         import trackio  # type: ignore[import-not-found]
 
         for name, module in list(sys.modules.items()):  # the console is the run's
@@ -203,7 +208,7 @@ class MlflowTracker:
     is its update.
     """
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: TrackedRun) -> None:
         from mlflow import MlflowClient  # type: ignore[import-not-found]
         from mlflow.entities import Metric, Param  # type: ignore[import-not-found]
 
@@ -244,7 +249,7 @@ class MlflowTracker:
         self._client.set_terminated(self._id)
 
 
-MAKERS: Mapping[str, Callable[[About], Tracker]] = {
+MAKERS: Mapping[str, Callable[[TrackedRun], Tracker]] = {
     "wandb": WandbTracker,
     "trackio": TrackioTracker,
     "mlflow": MlflowTracker,
@@ -252,8 +257,9 @@ MAKERS: Mapping[str, Callable[[About], Tracker]] = {
 
 
 def run_name(folder: Path, resumed: bool) -> str:
-    """Under which name the tracker knows the run: that of its folder and a random part, kept in the
-    run's folder.
+    """Return the name by which the tracker knows the run.
+
+    It is that of its folder and a random part, kept in the run's folder.
     """
     path = folder / ID_FILE
     if resumed and path.is_file():
@@ -264,24 +270,26 @@ def run_name(folder: Path, resumed: bool) -> str:
 
 
 class TrackerSink(MetricSink):
-    """Sends rows and figures to a tracker, in a thread.
+    """Sends rows and metrics to a tracker, in a thread.
 
-    The names of the metrics are those of TensorBoard's tags. A number that is not finite is left
-    out.
+    The names of the metrics are those of TensorBoard's tags. A number that is not finite is
+    left out.
     """
 
     def __init__(
         self,
         kind: str,
-        about: About,
-        tell: Tell,
+        about: TrackedRun,
+        log: Log,
         names: Names = UNNAMED,
         patience: float = PATIENCE,
     ) -> None:
-        """Start the thread. tell: receives one line if the tracker fails. patience: seconds to wait
-        for it at the end.
+        """Start the thread.
+
+        log: receives one line if the tracker fails.
+        patience: seconds to wait for it at the end.
         """
-        self._kind, self._about, self._tell, self._names = kind, about, tell, names
+        self._kind, self._about, self._log, self._names = kind, about, log, names
         self._patience, self._update, self._lost = patience, 0, False
         self._fault: BaseException | None = None
         self._waiting: queue.Queue[tuple[str, Any] | None] = queue.Queue(ROOM)
@@ -292,7 +300,7 @@ class TrackerSink(MetricSink):
         found = [
             (
                 int(row["update"]),
-                figures_of(row, self._names, (*NO_FIGURES, AXIS)) | {"steps": float(row["steps"])},
+                metrics_of(row, self._names, (*NO_FIGURES, AXIS)) | {"steps": float(row["steps"])},
             )
             for row in rows
         ]
@@ -300,7 +308,7 @@ class TrackerSink(MetricSink):
         self._put(("log", (found,)))
 
     def rewind(self, update: int, steps: int) -> None:
-        """Tell the tracker that the run went back: it keeps the figures that this undid."""
+        """Log to the tracker that the run went back: it keeps the metrics that this undid."""
         self._update = update
         line = (
             f"the run went back to update {update} ({steps:,} steps); later figures replace those of "
@@ -325,8 +333,9 @@ class TrackerSink(MetricSink):
                 self._give_up(f"did not finish within {self._patience:g} s")
 
     def _put(self, message: tuple[str, Any] | None) -> None:
-        """Queue the name and arguments of a call, unless the tracker is lost. None: no more will
-        come.
+        """Queue the name and arguments of a call, unless the tracker is lost.
+
+        None: no more will come.
         """
         if self._lost:
             return
@@ -339,7 +348,7 @@ class TrackerSink(MetricSink):
             self._give_up(f"is {ROOM:,} messages behind")
 
     def _feed(self) -> None:
-        """Do what the thread does: open the tracker, pass on what waits, and close it."""
+        """Run the thread: open the tracker, pass on what waits, and close it."""
         try:
             for name, value in QUIET.items():
                 os.environ.setdefault(name, value)
@@ -356,17 +365,18 @@ class TrackerSink(MetricSink):
             self._fault = error
 
     def _give_up(self, why: str) -> None:
-        """Go on without the tracker, and say so."""
+        """Go on without the tracker, and warn about it."""
         self._lost = True
         interrupt.abandon()
-        self._tell(
+        self._log(
             f"{WARNING}train.tracker={self._kind}: the tracker {why}; the run goes on without it, and "
             "metrics.jsonl has every figure"
         )
 
     def _reason(self) -> str:
-        """The first line of the tracker's error, without the values of variables that hold keys,
-        and without the name and password of a URL.
+        """Return the first line of the tracker's error, without secrets.
+
+        Hides the values of variables that hold keys, and the name and password of a URL.
         """
         text = f"{type(self._fault).__name__}: {self._fault}"
         for name, value in os.environ.items():

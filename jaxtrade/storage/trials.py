@@ -1,4 +1,4 @@
-"""The trial log: every opening of a test split, in a file beside the runs that nobody can shorten
+"""The trial log: every look of a test split, in a file beside the runs that nobody can shorten
 unseen.
 
 `trials.jsonl` holds one JSON object per line. Each has its number and the SHA-256 of the line before, so a line that
@@ -40,20 +40,25 @@ LATER = ("bars", "policies")  # fields that lines of the first version lack
 PATIENCE = 30.0  # seconds to wait for another process that appends
 
 
-class SplitOpening(NamedTuple):
-    """One opening of a test split: what was evaluated, and what came of it.
+class SplitLook(NamedTuple):
+    """One look of a test split: what was evaluated, and what came of it.
 
-    kind: the command, of `KINDS`. run: the run's folder, seen from the log's. config: sha256 of the
-        configuration, and
-    of whatever else decides the policies besides their seeds. data: sha256 of the data, features
-    included. split: its name. first, last: its first and last trade date, ISO. sessions: how many
-    days it has. agent: the agent whose profit is kept, such as "greedy". dates: the days that were
-    shown, ISO. net: dollars of each of these days, by
-    policy: its seed, or in a sweep its index; empty where the command kept no daily profit (a
-        grid). bars: of each
-    symbol the digest of each day's bars (`evaluation.openings`). policies: sha256 of each policy by
-    its name in `net`. These two are empty in lines of a version without them. utc: when; "" until
-    it is appended.
+    kind: the command, of `KINDS`.
+    run: the run's folder, seen from the log's.
+    config: sha256 of the configuration, and of whatever else decides the policies besides
+        their seeds.
+    data: sha256 of the data, features included.
+    split: its name.
+    first, last: its first and last trade date, ISO.
+    sessions: how many days it has.
+    agent: the agent whose profit is kept, such as "greedy".
+    dates: the days that were shown, ISO.
+    net: dollars of each of these days, by policy: its seed, or in a sweep its index; empty where
+        the command kept no daily profit (a grid).
+    bars: of each symbol the digest of each day's bars (`evaluation.test_set_history`).
+    policies: sha256 of each policy by its name in `net`. bars and policies are empty in lines of a
+        version without them.
+    utc: when; "" until it is appended.
     """
 
     kind: str
@@ -73,10 +78,13 @@ class SplitOpening(NamedTuple):
 
 
 class TrialLog(NamedTuple):
-    """A trial log that was read and is whole. notes: one line for a torn last line."""
+    """A trial log that was read and is whole.
+
+    notes: one line for a torn last line.
+    """
 
     path: Path
-    openings: tuple[SplitOpening, ...]
+    looks: tuple[SplitLook, ...]
     notes: tuple[str, ...]
 
 
@@ -88,23 +96,22 @@ class LogHead(NamedTuple):
 
 
 def sha_of(line: bytes) -> str:
-    """The SHA-256 (hex) of a line without its end."""
+    """Return the SHA-256 (hex) of a line without its end."""
     return hashlib.sha256(line).hexdigest()
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def append_opening(folder: Path, opening: SplitOpening) -> int:
-    """Append an opening to the log in `folder`, on disk when this returns. Returns the number of
-    its line.
+def append_look(folder: Path, look: SplitLook) -> int:
+    """Append a look to the log in `folder`, flush it to disk, and return the number of its line.
 
     Several processes may append at once. A log that is damaged is appended to all the same, and
     stays damaged. Raises OSError (no permission, a full disk; a part of the line is removed again)
     and StorageError (another process holds the lock for too long).
     """
     path = folder / TRIALS
-    with _locked(path) as file:
+    with _open_locked(path) as file:
         whole, _, torn = file.read().rpartition(b"\n")
         lines = whole.split(b"\n") if whole else []
         size = len(whole) + 1 if lines else 0
@@ -116,9 +123,7 @@ def append_opening(folder: Path, opening: SplitOpening) -> int:
         missing = known.lines > len(lines)
         number = max(known.lines, len(lines)) + 1
         before = known.sha256 if known.lines >= len(lines) else sha_of(lines[-1])
-        line = _text(
-            number, before, opening._replace(utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
-        )
+        line = _text(number, before, look._replace(utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"))
         data = line + b"\n"
         if (
             torn and missing
@@ -135,9 +140,10 @@ def append_opening(folder: Path, opening: SplitOpening) -> int:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """The log, opened for reading and writing and locked; at its start. Raises OSError and
-    StorageError.
+def _open_locked(path: Path) -> Iterator[IO[bytes]]:
+    """Open the log for reading and writing, locked and at its start.
+
+    Raises OSError and StorageError.
     """
     with path.open("a+b", buffering=0) as file:
         wait_lock(file, str(path), PATIENCE)
@@ -146,8 +152,10 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _head_for(folder: Path, begun: bool) -> LogHead | None:
-    """The head of a log that is appended to. None if it is missing or damaged: it is then left as
-    it is, because a new one would hide that."""
+    """Return the head of a log that is appended to, or None if it is missing or damaged.
+
+    A damaged head is left as it is, because a new one would hide that.
+    """
     path = folder / HEAD
     if not begun and not path.exists():
         _write_head(folder, LogHead(0, GENESIS))
@@ -157,14 +165,15 @@ def _head_for(folder: Path, begun: bool) -> LogHead | None:
         return None
 
 
-def _text(number: int, before: str, opening: SplitOpening) -> bytes:
-    found = {"format": FORMAT, "number": number, "before": before, **opening._asdict()}
+def _text(number: int, before: str, look: SplitLook) -> bytes:
+    found = {"format": FORMAT, "number": number, "before": before, **look._asdict()}
     return json.dumps(found, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _write(file: IO[bytes], size: int, data: bytes) -> None:
-    """Replace what follows the first `size` bytes by `data`, and wait until it is on disk. Raises
-    OSError.
+    """Replace what follows the first `size` bytes by `data`, and wait until it is on disk.
+
+    Raises OSError.
     """
     file.truncate(size)
     while data:  # an unbuffered write may write only a part
@@ -191,7 +200,7 @@ def _write_head(folder: Path, head: LogHead) -> None:
 
 
 def read_trials(folder: Path) -> TrialLog:
-    """Read the log in `folder` and check its chain. A folder without one has no openings.
+    """Read the log in `folder` and check its chain. A folder without one has no looks.
 
     Raises DataError, which names the file and the line, where a line was changed, removed, inserted
     or moved, or is missing at the end; StorageError where a file cannot be read.
@@ -206,7 +215,7 @@ def read_trials(folder: Path) -> TrialLog:
         raise StorageError(f"{path}: cannot be read ({error.strerror})") from None
     whole, _, torn = data.rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
-    found = [_parsed(path, number, line) for number, line in enumerate(lines, 1)]
+    found = [_parse_line(path, number, line) for number, line in enumerate(lines, 1)]
     _check_numbers(path, found, head)
     if not head and lines:
         raise _fault(
@@ -225,14 +234,14 @@ def read_trials(folder: Path) -> TrialLog:
         )
     )
     return TrialLog(
-        path, tuple(_opening(path, number, each) for number, each in enumerate(found, 1)), notes
+        path, tuple(_parse_look(path, number, each) for number, each in enumerate(found, 1)), notes
     )
 
 
 def _fault(path: Path, where: str, why: str) -> DataError:
     return DataError(
         f"{path}: {where}{why}. Restore the file from a copy; to begin a new count, move it and the other "
-        "trials.* file away (earlier openings are then not counted)"
+        "trials.* file away (earlier looks are then not counted)"
     )
 
 
@@ -244,7 +253,7 @@ def _read_head(path: Path) -> LogHead:
         raise _fault(path, "", "is no head of a trial log") from None
 
 
-def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line)
         return found | {
@@ -282,8 +291,7 @@ def _check_numbers(path: Path, found: list[dict[str, Any]], head: LogHead | None
 
 
 def _check_links(path: Path, lines: list[bytes], before: list[str], head: LogHead) -> None:
-    """Raise DataError where a line is not the one that the next line, or the head, was written
-    after.
+    """Raise DataError where the hash of a line is not the one that its successor or the head holds.
 
     A line whose own `before` was changed breaks two links; the second of them is its own.
     """
@@ -301,7 +309,7 @@ def _check_links(path: Path, lines: list[bytes], before: list[str], head: LogHea
     )
 
 
-def _opening(path: Path, number: int, found: dict[str, Any]) -> SplitOpening:
+def _parse_look(path: Path, number: int, found: dict[str, Any]) -> SplitLook:
     if found["format"] != FORMAT:
         raise DataError(
             f"{path}: line {number}: format {found['format']}, this version reads {FORMAT}"
@@ -309,8 +317,8 @@ def _opening(path: Path, number: int, found: dict[str, Any]) -> SplitOpening:
     try:
         net = {name: tuple(map(float, values)) for name, values in found["net"].items()}
         bars = {name: tuple(map(str, digests)) for name, digests in found.get("bars", {}).items()}
-        opening = SplitOpening(
-            **{name: found[name] for name in SplitOpening._fields if name not in LATER}
+        look = SplitLook(
+            **{name: found[name] for name in SplitLook._fields if name not in LATER}
             | {
                 "dates": tuple(map(str, found["dates"])),
                 "net": net,
@@ -319,22 +327,24 @@ def _opening(path: Path, number: int, found: dict[str, Any]) -> SplitOpening:
             }
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _fault(path, f"line {number}: ", f"is not an opening ({error})") from None
-    if any(len(values) != len(opening.dates) for values in (*net.values(), *bars.values())):
+        raise _fault(path, f"line {number}: ", f"is not a look ({error})") from None
+    if any(len(values) != len(look.dates) for values in (*net.values(), *bars.values())):
         raise _fault(
             path,
             f"line {number}: ",
-            f"has profits or bars of other than its {len(opening.dates)} days",
+            f"has profits or bars of other than its {len(look.dates)} days",
         )
-    return opening
+    return look
 
 
 # --- where -----------------------------------------------------------------------------------------------------------
 
 
 def trials_folder(run: Path) -> Path:
-    """The folder of the log of a run: the one in which the run lies. A run that is a part of a
-    sweep, a search or a curriculum belongs to the log beside that."""
+    """Return the folder of the log of a run: the one in which the run lies.
+
+    A run that is a part of a sweep, a search or a curriculum belongs to the log beside that.
+    """
     folder = run.resolve().parent
     while (folder / "sweep.json").is_file() or (
         folder.name == "phases" and (folder.parent / "curriculum.yaml").is_file()

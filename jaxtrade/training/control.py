@@ -1,8 +1,9 @@
 """Training control: early stopping, plateau adjustments and the best checkpoint, by scores on
 validation sessions.
 
-`decide` is a pure function of numbers. `Controller` is the hook around it. It calls a score function that the caller
-gives, keeps the best state, and changes tunable floats. Because these are leaves of the state, nothing compiles again.
+`decide` is a pure function of numbers. `Controller` is the hook around it. It calls a score
+function that the caller gives, keeps the best state, and changes tunable floats. Because these are
+leaves of the state, nothing compiles again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.text import several
 from jaxtrade.training.hooks import Change
+from jaxtrade.training.multiprocess import is_main
 from jaxtrade.training.run_io import write_checkpoint
-from jaxtrade.training.together import is_main
 from jaxtrade.types import PyTree
 
 FOLDER = "best"  # subfolder of a run directory
@@ -32,10 +33,12 @@ KEEP_ALL = 1_000_000  # `write_checkpoint` deletes nothing: `_prune` decides wha
 class ControlState(NamedTuple):
     """The state of the controller: plain numbers, saved in each checkpoint.
 
-    scores: (update, score) of every evaluation. best_score, best_update: those of the best
-        evaluation. since_best:
-    evaluations since the best one. flat: evaluations since then (or since the last adjustment) that
-    count towards the next adjustment. cooldown: number of coming evaluations that do not count.
+    scores: (update, score) of every evaluation.
+    best_score, best_update: those of the best evaluation.
+    since_best: evaluations since the best one.
+    flat: evaluations since then (or since the last adjustment) that count towards the
+        next adjustment.
+    cooldown: number of coming evaluations that do not count.
     adjustments: number of adjustments.
     """
 
@@ -48,11 +51,12 @@ class ControlState(NamedTuple):
     adjustments: int = 0
 
 
-class Decision(NamedTuple):
+class ControlDecision(NamedTuple):
     """Result of one evaluation.
 
-    best: the state is the best so far. adjust: lower the step sizes and raise the exploration.
-        stop: end the run early.
+    best: the state is the best so far.
+    adjust: lower the step sizes and raise the exploration.
+    stop: end the run early.
     """
 
     best: bool = False
@@ -60,21 +64,23 @@ class Decision(NamedTuple):
     stop: bool = False
 
 
-def exhausted(state: ControlState, config: ControlConfig) -> bool:
-    """True if there was no better score for `patience` evaluations. This is final: a resume does
-    not continue the run.
+def is_exhausted(state: ControlState, config: ControlConfig) -> bool:
+    """Return whether there was no better score for `patience` evaluations.
+
+    This is final: a resume does not continue the run.
     """
     return 0 < config.patience <= state.since_best and len(state.scores) >= config.min_evaluations
 
 
 def decide(
     state: ControlState, score: float, update: int, config: ControlConfig, last: bool = False
-) -> tuple[ControlState, Decision]:
-    """Add one evaluation -> (new state, decision). A run that stops or has finished (`last`) is not
-    adjusted.
+) -> tuple[ControlState, ControlDecision]:
+    """Add one evaluation, and return (new state, decision).
 
-    score: higher is better. It is a new best only if it exceeds the best score by more than
-        `config.improvement`.
+    A run that stops or has finished (`last`) is not adjusted.
+
+    score: higher is better. It is a new best only if it exceeds the best score by more
+        than `config.improvement`.
     """
     state = state._replace(scores=(*state.scores, (update, score)))
     if state.best_score is None or score > state.best_score + config.improvement:
@@ -85,36 +91,37 @@ def decide(
             flat=0,
             cooldown=max(state.cooldown - 1, 0),
         )
-        return state, Decision(best=True)
+        return state, ControlDecision(best=True)
     counts = state.cooldown == 0
     state = state._replace(
         since_best=state.since_best + 1,
         flat=state.flat + counts,
         cooldown=max(state.cooldown - 1, 0),
     )
-    stop = exhausted(state, config)
+    stop = is_exhausted(state, config)
     if last or stop:
-        return state, Decision(stop=stop and not last)
+        return state, ControlDecision(stop=stop and not last)
     if not 0 < config.plateau_patience <= state.flat:
-        return state, Decision()
+        return state, ControlDecision()
     state = state._replace(
         flat=0, cooldown=config.plateau_cooldown, adjustments=state.adjustments + 1
     )
-    return state, Decision(adjust=True)
+    return state, ControlDecision(adjust=True)
 
 
-def adjusted(
+def adjust_floats(
     floats: Mapping[str, Any],
     config: ControlConfig,
     step_sizes: Sequence[str],
     exploration: Sequence[str],
 ) -> dict[str, Any]:
-    """Tunable floats after one adjustment. A value that is already beyond its bound does not
-    change.
+    """Return the tunable floats after one adjustment.
 
-    floats: by name, float64[] for one agent or float64[N] for several. step_sizes, exploration:
-        names of the floats to
-    lower and to raise, as in `Learner`.
+    A value that is already beyond its bound does not change.
+
+    Args:
+        floats: by name, float64[] for one agent or float64[N] for several.
+        step_sizes, exploration: names of the floats to lower and to raise, as in `Learner`.
     """
     lower = {
         name: np.minimum(
@@ -132,8 +139,8 @@ def adjusted(
     return lower | raised
 
 
-def _shown(values: np.ndarray) -> str:
-    """One number if all agents have the same value, else the lowest and the highest."""
+def _format_values(values: np.ndarray) -> str:
+    """Format one number if all agents have the same value, else the lowest and the highest."""
     low, high = np.min(values), np.max(values)
     return f"{low:.3g}" if low == high else f"{low:.3g} .. {high:.3g}"
 
@@ -143,16 +150,19 @@ class Controller:
     """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and
     after the last one.
 
-    score: (state) -> score of its policy; higher is better. unit: name of the score in messages.
-    folder: of the best state. metadata: further metadata of its checkpoints.
-    tell: receives one line per evaluation.
-    step_sizes, exploration: names of the tunable floats that a plateau lowers and raises
-        (`LearnerInfo`).
+    score: (state) -> score of its policy; higher is better.
+    unit: name of the score in messages.
+    folder: of the best state.
+    metadata: further metadata of its checkpoints.
+    log: receives one line per evaluation.
+    step_sizes, exploration: names of the tunable floats that a plateau lowers and
+        raises (`LearnerInfo`).
     saved_best: best update as of the last regular checkpoint.
 
-    `folder` holds the whole best state as a checkpoint. During the run it also holds the state that was the best at the
-    last regular checkpoint. A resume or a rollback goes back to that checkpoint, and needs its best state. Any other
-    state in the folder then belongs to updates that are undone, so `recall` sets it aside.
+    `folder` holds the whole best state as a checkpoint. During the run it also holds the state that
+    was the best at the last regular checkpoint. A resume or a rollback goes back to that
+    checkpoint, and needs its best state. Any other state in the folder then belongs to updates that
+    are undone, so `recall` sets it aside.
     """
 
     name: ClassVar[str] = "control"
@@ -165,7 +175,7 @@ class Controller:
     total_updates: int
     steps_per_update: int
     metadata: Mapping[str, Any]
-    tell: Callable[[str], None]
+    log: Callable[[str], None]
     unit: str
     step_sizes: Sequence[str] = ()
     exploration: Sequence[str] = ()
@@ -179,8 +189,8 @@ class Controller:
         self.every = every
 
     @property
-    def exhausted(self) -> bool:
-        return exhausted(self.state, self.config)
+    def is_exhausted(self) -> bool:
+        return is_exhausted(self.state, self.config)
 
     def memory(self) -> dict[str, Any]:
         self.saved_best = self.state.best_update
@@ -215,12 +225,12 @@ class Controller:
                 name: np.asarray(getattr(state.hparams, name), np.float64)
                 for name in (*self.step_sizes, *self.exploration)
             }
-            overrides = adjusted(floats, self.config, self.step_sizes, self.exploration)
+            overrides = adjust_floats(floats, self.config, self.step_sizes, self.exploration)
             notes.append(
                 "no progress: "
                 + (
                     ", ".join(
-                        f"{name} {_shown(floats[name])} -> {_shown(value)}"
+                        f"{name} {_format_values(floats[name])} -> {_format_values(value)}"
                         for name, value in overrides.items()
                     )
                     or "this learner has nothing to adjust"
@@ -230,7 +240,7 @@ class Controller:
             notes.append(
                 f"stopped early, after {self.state.since_best} evaluations without a better one"
             )
-        self.tell(f"validation at update {update}: {self.unit} {score:.6g}; {'; '.join(notes)}")
+        self.log(f"validation at update {update}: {self.unit} {score:.6g}; {'; '.join(notes)}")
         return Change(stop=decision.stop, hparams=overrides)
 
     def _keep(self, state: PyTree, update: int) -> None:
@@ -245,7 +255,7 @@ class Controller:
                 shutil.rmtree(path)
 
     def summary(self) -> str:
-        """One line about the whole run. There must have been an evaluation."""
+        """Summarise the whole run in one line. There must have been an evaluation."""
         state = self.state
         return (
             f"validation: {self.unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
@@ -255,9 +265,11 @@ class Controller:
         )
 
     def best(self, like: PyTree) -> PyTree:
-        """The best state of a finished run; all others are deleted. like: template of the state.
+        """Load the best state of a finished run, and delete all others.
 
         Raises CheckpointError if its checkpoint cannot be read.
+
+        like: template of the state.
         """
         assert self.state.best_update is not None
         self._prune({self.state.best_update})

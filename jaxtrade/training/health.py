@@ -26,11 +26,11 @@ def learning_health(
 ) -> dict[str, tuple[bool, float]]:
     """Check whether the run learned at all -> {check: (passed, measured value)}.
 
-    checks: the learner's own (`LearnerInfo.health`). Two checks apply to every learner. `illegal`: no
-        sampled action was
-    illegal, by the mask that the policy used (metric `illegal`) and by the environment
-    (`illegal_executed`), if these metrics exist. `recompiles`: no program was compiled while chunks
-    ran.
+    Two checks apply to every learner. `illegal`: no sampled action was illegal, by the mask that
+    the policy used (metric `illegal`) and by the environment (`illegal_executed`), if these metrics
+    exist. `recompiles`: no program was compiled while chunks ran.
+
+    checks: the learner's own (`LearnerInfo.health`).
     """
     measured = [(check, check.measure(history)) for check in checks]
     illegal = sum(row.get("illegal", 0) + row.get("illegal_executed", 0) for row in history)
@@ -43,12 +43,11 @@ def learning_health(
 def population_health(
     history: Sequence[Row], recompiles: int, stack: Stack, checks: Sequence[HealthCheck] = ()
 ) -> dict[str, tuple[bool, float]]:
-    """`learning_health` of all agents: a check passes if it passes for every agent. The value is
-    the worst one.
+    """Check the `learning_health` of all agents: a check passes if it passes for every agent.
 
-    What an agent did in a chunk that was taken back (`replacement`) does not count. An agent of
-    which nothing is left has not learned: the learner's own checks fail, with the worst value of
-    the others, or NaN if there are none.
+    The value is the worst one. What an agent did in a chunk that was taken back (`replacement`)
+    does not count. An agent of which nothing is left has not learned: the learner's own checks
+    fail, with the worst value of the others, or NaN if there are none.
     """
     kept = [[row for row in rows if not row.get(UNDONE)] for rows in stack.histories(history)]
     agents = [learning_health(rows, recompiles, checks) for rows in kept if rows]
@@ -67,7 +66,7 @@ def population_health(
 
 
 def health_labels(checks: Sequence[HealthCheck]) -> dict[str, str]:
-    """Descriptions of the checks for reports, by name."""
+    """Describe the checks for reports, by name."""
     return {check.name: check.label for check in checks} | LABELS
 
 
@@ -151,7 +150,7 @@ def warnings(
     own: Sequence[Warn] = (),
     remedies: Remedies = NOTHING_TO_TRY,
 ) -> dict[str, str]:
-    """Current warnings, kind -> one line: the observation, its likely cause and what to try.
+    """Return current warnings, kind -> one line: the observation, its likely cause and what to try.
 
     Args:
         rows: the newest updates. A warning looks at the last WINDOW of them and needs that many,
@@ -181,22 +180,23 @@ def warnings(
 
 
 class Watch:
-    """A sink that reports each warning when it begins. It reports a warning again only after it has
-    ended in between.
+    """A sink that reports each warning when it begins.
+
+    It reports a warning again only after it has ended in between.
 
     seen: all reported warnings, in order.
     """
 
     def __init__(
         self,
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
         names: Names = UNNAMED,
         own: Sequence[Warn] = (),
         remedies: Remedies = NOTHING_TO_TRY,
     ) -> None:
-        """tell: receives one line per warning. names, own, remedies: as for `warnings`."""
+        """log: receives one line per warning. names, own, remedies: as for `warnings`."""
         self.seen: list[str] = []
-        self._tell = tell
+        self._log = log
         self._look = lambda rows: warnings(rows, names, own, remedies)
         self._rows: list[Row] = []
         self._active: set[str] = set()
@@ -208,14 +208,14 @@ class Watch:
         self._active = set(now)
         self.seen += begun
         for text in begun:
-            self._tell(f"warning: {text}")
+            self._log(f"warning: {text}")
 
     def message(self, text: str) -> None:
-        """Ignored: warnings depend on rows alone."""
+        """Ignore a message: warnings depend on rows alone."""
 
     def rewind(self, update: int, steps: int) -> None:
         del steps
         self._rows = [row for row in self._rows if row["update"] <= update]
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""

@@ -1,5 +1,6 @@
-"""Hooks, which the training loop calls at every chunk border, and the exchange of data with the
-host.
+"""Hooks, which the training loop calls at every chunk border.
+
+Also the exchange of data with the host.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ Memories = dict[str, dict[str, Any]]  # memory of each stateful hook, by the hoo
 class Change(NamedTuple):
     """The changes that a hook requests. `Change()` requests none.
 
-    stop: end the run here. hparams: new hyper-parameters by name; a float for all agents, or an
-        array with one value
-    per agent. state: a new training state, for example with the parameters of one agent copied to
-    another. `hparams` are set after the state is replaced. save: write a checkpoint of the state
-    after the change, to which an agent or the run goes back when it diverges later.
+    stop: end the run here.
+    hparams: new hyper-parameters by name; a float for all agents, or an array with one value
+        per agent.
+    state: a new training state, for example with the parameters of one agent copied to another.
+        `hparams` are set after the state is replaced.
+    save: write a checkpoint of the state after the change, to which an agent or the run goes back
+        when it diverges later.
     """
 
     stop: bool = False
@@ -59,8 +62,9 @@ class StatefulHook(Protocol):
     def __call__(self, state: PyTree, update: int) -> Change: ...
 
     def memory(self) -> dict[str, Any]:
-        """The memory as JSON values. It is read at the start of the run and just before each
-        checkpoint.
+        """Return the memory as JSON values.
+
+        It is read at the start of the run and just before each checkpoint.
         """
         ...
 
@@ -70,7 +74,7 @@ class StatefulHook(Protocol):
 
 
 def memories(hooks: Sequence[Hook]) -> Memories:
-    """The memory of every stateful hook."""
+    """Collect the memory of every stateful hook."""
     return {hook.name: hook.memory() for hook in hooks if isinstance(hook, StatefulHook)}
 
 
@@ -81,8 +85,8 @@ def recall(hooks: Sequence[Hook], saved: Mapping[str, Mapping[str, Any]]) -> Non
             hook.recall(saved[hook.name])
 
 
-def changed(state: PyTree, change: Change) -> PyTree:
-    """The training state after a hook's change.
+def apply_change(state: PyTree, change: Change) -> PyTree:
+    """Apply a hook's change to the training state.
 
     Raises:
         ConfigError: a hyper-parameter does not exist or has another shape.
@@ -113,12 +117,13 @@ def _check_replacement(old: Any, new: Any) -> None:
 
 
 def set_hparams(state: PyTree, values: Hparams) -> PyTree:
-    """`state` with new hyper-parameters. They are part of the state, so they stay until the next
-    change.
+    """Return `state` with new hyper-parameters.
+
+    They are part of the state, so they stay until the next change. Raises ConfigError for an
+    unknown name or another shape.
 
     values: by name, a float for all agents, or an array with the shape of the state's own ([N] for
         N agents).
-    Raises ConfigError for an unknown name or another shape.
     """
     if not values:
         return state
@@ -141,30 +146,29 @@ def set_hparams(state: PyTree, values: Hparams) -> PyTree:
 
 
 class Exchange(Protocol):
-    """Exchange of data between a run and the host. `inputs` and `receive` run on the host; they
-    never wait or raise.
+    """Exchange of data between a run and the host.
+
+    `inputs` and `receive` run on the host; they never wait or raise.
     """
 
     def wrap(self, algorithm: Learner) -> Learner:
-        """The algorithm (of one agent or a population) with the exchange's own part added to its
-        state.
-        """
+        """Add the exchange's own part to the algorithm's state (of one agent or a population)."""
         ...
 
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
-        """End of a chunk -> (state, news for the host). A pure function, compiled into the
-        chunk.
-        """
+        """Close a chunk -> (state, news for the host). A pure function, compiled into the chunk."""
         ...
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        """The inputs of the chunk's updates: NumPy arrays [updates, ...] with constant shapes, or
-        None.
+        """Return the inputs of the chunk's updates, or None.
+
+        They are NumPy arrays [updates, ...] with constant shapes.
         """
         ...
 
     def receive(self, update: int, news: PyTree) -> None:
-        """Take the news that `close_chunk` returned, as NumPy arrays. update: last update of that
-        chunk.
+        """Take the news that `close_chunk` returned, as NumPy arrays.
+
+        update: last update of that chunk.
         """
         ...

@@ -1,5 +1,6 @@
-"""The training loop: compiled chunks of updates, and a host loop that acts only at chunk
-borders. And the length of a run.
+"""The training loop: compiled chunks of updates, and a host loop that acts at chunk borders only.
+
+Also the length of a run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.compiling import Pending, Programs
-from jaxtrade.storage.hosted import hosted
+from jaxtrade.storage.host_arrays import to_host
 from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.storage.sizes import program_bytes
@@ -32,21 +33,22 @@ from jaxtrade.training.hooks import (
     Hook,
     Hparams,
     Memories,
-    changed,
+    apply_change,
     memories,
     recall,
     set_hparams,
 )
-from jaxtrade.training.population import ONE_DEVICE, Place, Stack
-from jaxtrade.training.run_io import RunIO, catch_signals, stops
+from jaxtrade.training.population import ONE_DEVICE, RunDevices, Stack
+from jaxtrade.training.run_io import RunIO, catch_signals, signal_stops_run
 from jaxtrade.types import Array, Learner, LoopState, Metrics, PyTree, Row
 
 # The length of a run in updates and chunks.
 
 
-class Plan(NamedTuple):
-    """Length of a run in updates and chunks. `message` describes the rounding, or is empty if there
-    was none.
+class RunLength(NamedTuple):
+    """Length of a run in updates and chunks.
+
+    `message` describes the rounding, or is empty if there was none.
     """
 
     total_updates: int
@@ -60,13 +62,14 @@ class Plan(NamedTuple):
         return self.total_updates * self.steps_per_update
 
 
-def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
-    """Round `total_timesteps` up to whole chunks of updates. One update takes `num_envs` x
-    `num_steps` steps.
+def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> RunLength:
+    """Round `total_timesteps` up to whole chunks of updates.
+
+    One update takes `num_envs` x `num_steps` steps.
     """
     steps_per_update = num_envs * num_steps
     chunks = config.chunks(steps_per_update)
-    plan = Plan(chunks * config.chunk_updates, chunks, steps_per_update, "")
+    plan = RunLength(chunks * config.chunk_updates, chunks, steps_per_update, "")
     if plan.total_steps == config.total_timesteps:
         return plan
     return plan._replace(
@@ -93,7 +96,10 @@ _COMPILATIONS = _Compilations()
 
 
 def _listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
-    """JAX calls this in the thread that has compiled a program, or read it from JAX's cache."""
+    """Count a compilation.
+
+    JAX calls this in the thread that has compiled a program, or read it from JAX's cache.
+    """
     del duration_secs, kwargs
     _COMPILATIONS.count += event == "/jax/core/compile/backend_compile_duration"
 
@@ -108,19 +114,19 @@ def chunk_program(
     algorithm: Learner,
     updates: int,
     exchange: Exchange | None = None,
-    place: Place = ONE_DEVICE,
+    place: RunDevices = ONE_DEVICE,
     state: PyTree = None,
     params: PyTree = None,
 ) -> Any:
-    """The jitted function (state, params, inputs) -> (state, metrics [updates, ...], news) of
-    `updates` updates.
+    """Return the jitted function of `updates` updates.
 
-    The function donates the state: its arrays are invalid after the call. inputs: [updates, ...],
-    or None if the algorithm takes no inputs. news: result of `exchange.close_chunk`, or None.
+    It maps (state, params, inputs) to (state, metrics [updates, ...], news), and donates the state:
+    its arrays are invalid after the call.
 
+    inputs: [updates, ...], or None if the algorithm takes no inputs.
+    news: result of `exchange.close_chunk`, or None.
     place: the devices; with several, `algorithm` is from its `wrap`, and `state` and `params` are
-        given, or shapes of
-    them.
+        given, or shapes of them.
     """
 
     def run(state: PyTree, params: PyTree, inputs: PyTree = None) -> tuple[PyTree, Metrics, PyTree]:
@@ -135,8 +141,10 @@ def chunk_program(
 
 @dataclass
 class Chunk:
-    """A chunk that is being compiled. pending: its program, from `chunk_program`. recompiles:
-    programs that were compiled because chunks ran.
+    """A chunk that is being compiled.
+
+    pending: its program, from `chunk_program`.
+    recompiles: programs that were compiled because chunks ran.
     """
 
     pending: Pending
@@ -152,7 +160,7 @@ class Chunk:
         program, counted = self.pending.wait(), _count_compilations()
         before = counted.count
         state, metrics, news = program(state, params, inputs)
-        state, (measured, news) = jax.block_until_ready(state), hosted((metrics, news))
+        state, (measured, news) = jax.block_until_ready(state), to_host((metrics, news))
         self.recompiles += (
             0 if self.pending.eager else counted.count - before
         )  # without jit, each operation is compiled
@@ -160,14 +168,12 @@ class Chunk:
 
 
 class TrainResult(NamedTuple):
-    """Result of a run: final state, one row per update of this process, and figures about the run
-    itself.
+    """Result of a run: final state, one row per update of this process, and facts about it.
 
-    health: check -> (passed, value), see `health.learning_health`. stopped: True if a hook ended
-        the run early. With
-    several agents, `state` is stacked, `steps` counts the steps of one agent, and
-    `steps_per_second` is that of all agents together. program_bytes: what the compiled chunk works
-    on; None if it is unknown or none was compiled.
+    health: check -> (passed, value), see `health.learning_health`.
+    stopped: True if a hook ended the run early. With several agents, `state` is stacked, `steps`
+        counts the steps of one agent, and `steps_per_second` is that of all agents together.
+    program_bytes: what the compiled chunk works on; None if it is unknown or none was compiled.
     """
 
     state: PyTree
@@ -211,35 +217,37 @@ def train(
     exchange: Exchange | None = None,
     programs: Programs | None = None,
     ahead: Callable[[PyTree], object] | None = None,
-    place: Place = ONE_DEVICE,
+    place: RunDevices = ONE_DEVICE,
 ) -> TrainResult:
-    """Train until `state.total_updates`, the length for which the algorithm was built (see
-    `plan_run`).
+    """Train until `state.total_updates`, the length of the algorithm's run (see `plan_run`).
 
     Args:
-        algorithm: the algorithm of one agent. params: environment parameters; traced, never
-            compiled into the program.
-        key: starts a new run. state: continues a run, and stays valid for the caller. Give exactly
-            one of the two.
+        algorithm: the algorithm of one agent, built for that length.
+        params: environment parameters; traced, never compiled into the program.
+        key: starts a new run.
+        state: continues a run, and stays valid for the caller. Give exactly one of `key`
+            and `state`.
         sinks: each receives the rows of every chunk.
         checkpoint_dir: folder of whole-state checkpoints, written every `config.checkpoint_every`
             chunks and at the end. None: the run saves nothing.
         metadata: JSON values for each checkpoint; only with `checkpoint_dir`.
         hooks: called in order after every chunk. See `hooks.Change` for what they may change, and
             `hooks.StatefulHook` for hooks with a memory.
-        num_seeds: number of agents that train side by side as one program and share `params` (default:
-            `config.num_seeds`), or a `population.Stack` that says what they share. With several agents, `key` is one
-            key per agent (`Stack.keys`), or a single key from which agent i gets `fold_in(key, i)`. Every array of the
-            state then has a leading axis of agents, in checkpoints and hooks too. Rows hold the mean over agents under
-            "name" and a list by agent under "name/each".
-        hparams: tunable floats with which a new run begins, by name, in place of the algorithm's own; as
-            `hooks.Change.hparams`. Not with `state`, which has its own.
+        num_seeds: number of agents that train side by side as one program and share `params`
+            (default: `config.num_seeds`), or a `population.Stack` that says what they share. With
+            several agents, `key` is one key per agent (`Stack.keys`), or a single key from which
+            agent i gets `fold_in(key, i)`. Every array of the state then has a leading axis of
+            agents, in checkpoints and hooks too. Rows hold the mean over agents under "name" and a
+            list by agent under "name/each".
+        hparams: tunable floats with which a new run begins, by name, in place of the algorithm's
+            own; as `hooks.Change.hparams`. Not with `state`, which has its own.
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
-            `replacement.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
-            checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
-            first one. Later rows are dropped, also by sinks that are `Rewinding`. Of several agents only the one that
-            diverged goes back, and the limit is for each (see `replacement`). A resumed run goes back to where it was
-            stopped at most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
+            `replacement.rolled_back`). The state counts rollbacks over the whole run. The run goes
+            back to its last checkpoint (without `checkpoint_dir`: to the state that would have been
+            saved), or to its start before the first one. Later rows are dropped, also by sinks that
+            are `Rewinding`. Of several agents only the one that diverged goes back, and the limit
+            is for each (see `replacement`). A resumed run goes back to where it was stopped at
+            most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among
             `hooks` too.
         programs: where `init` and the chunk are compiled, side by side. Default: here.
@@ -247,6 +255,7 @@ def train(
             further programs.
         place: the devices. `state`, checkpoints, the result and what hooks get have the same form
             on any of them.
+
     Raises:
         ValueError: both or neither of `key` and `state` are given, hparams with `state`, or
             metadata without a folder.
@@ -255,8 +264,8 @@ def train(
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT (main thread). It stops at the chunk
             border and is saved.
         StorageError: a checkpoint could not be written.
-        ConfigError: the length of the run is not a whole number of chunks, a hook sets an unknown hyper-parameter, or
-            `state` or `key` is for another number of agents.
+        ConfigError: the length of the run is not a whole number of chunks, a hook sets an unknown
+            hyper-parameter, or `state` or `key` is for another number of agents.
     """
     if (key is None) == (state is None):
         raise ValueError("train needs either key (a new run) or state (to continue one)")
@@ -290,11 +299,11 @@ def train(
             if exchange is None:
                 chunk = _begin(compiling, io, name, program, (first, params, None))
             # The floats are set after `init`, so that other values are no other program.
-            first = place.settled(set_hparams(init.wait()(keys, params), hparams))
-        run = _Run(stacked, params, first, config, stack, io, hooks, exchange, place, chunk)
+            first = place.reshard(set_hparams(init.wait()(keys, params), hparams))
+        run = _TrainingRun(stacked, params, first, config, stack, io, hooks, exchange, place, chunk)
         # Else a third copy of a large state (a replay) would stay in memory beside the run's two.
         del first
-        if run.chunk is None and run.unfinished:
+        if run.chunk is None and run.is_unfinished:
             run.ready = run.inputs()
             run.chunk = _begin(compiling, io, name, program, (run.state, params, run.ready))
         _loop(run, max_rollbacks, ahead)
@@ -319,12 +328,12 @@ class _Point(NamedTuple):
 
 
 @dataclass
-class _Run:
+class _TrainingRun:
     """The progress of a run. The next chunk donates `state`, so nothing else may hold its arrays.
 
-    retries: number of rollbacks to `good`, the current rollback point. trained: updates done by
-        this process, including
-    undone ones. seconds: time that they took.
+    retries: number of rollbacks to `good`, the current rollback point.
+    trained: updates done by this process, including undone ones.
+    seconds: time that they took.
     """
 
     algorithm: Learner
@@ -335,7 +344,7 @@ class _Run:
     io: RunIO
     hooks: Sequence[Hook]
     exchange: Exchange | None
-    place: Place
+    place: RunDevices
     chunk: Chunk | None
     history: list[Row] = field(default_factory=list)
     ended: Sequence[Episodes] = ()  # of the last chunk, by update
@@ -347,7 +356,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.update, self.total = map(
-            self.stack.first, hosted((self.state.update, self.state.total_updates))
+            self.stack.first, to_host((self.state.update, self.state.total_updates))
         )
         self.updates = self.config.chunk_updates
         self.steps_per_update = self.algorithm.info.steps_per_update
@@ -357,13 +366,13 @@ class _Run:
                 "not a whole number of chunks; keep the value that the run was started with"
             )
         self.good = self._point(memories(self.hooks))
-        self.state = self.place.copied(self.state)
+        self.state = self.place.copy(self.state)
         self.ready: PyTree = (
             None  # inputs of the first chunk, which the compilation has already requested
         )
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         return self.update < self.total and not self.stopped
 
     @property
@@ -375,17 +384,19 @@ class _Run:
 
     @property
     def speed(self) -> float:
-        """Environment steps per second of all agents together, without the compilation. NaN before
-        the first chunk.
+        """Environment steps per second of all agents together, without the compilation.
+
+        NaN before the first chunk.
         """
         steps = self.trained * self.steps_per_update * self.stack.count
         return steps / self.seconds if self.seconds else float("nan")
 
     def wait(self, ahead: Callable[[PyTree], object] | None) -> None:
-        """Wait for the chunk's program, unless the run is finished. Other programs are begun
-        meanwhile (`ahead`).
+        """Wait for the chunk's program, unless the run is finished.
+
+        Other programs are begun meanwhile (`ahead`).
         """
-        if self.chunk is None or not self.unfinished:
+        if self.chunk is None or not self.is_unfinished:
             return
         if ahead is not None:
             ahead(jax.eval_shape(lambda state: state, self.state))
@@ -398,12 +409,13 @@ class _Run:
         )
 
     def inputs(self) -> PyTree:
-        """The inputs of the next chunk: None without an exchange."""
+        """Return the inputs of the next chunk: None without an exchange."""
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
 
     def advance(self) -> list[dict[str, Any]]:
-        """Run one chunk -> its rows. `update` does not change: `report` advances it once the chunk
-        is accepted.
+        """Run one chunk, and return its rows.
+
+        `update` does not change: `report` advances it once the chunk is accepted.
         """
         assert self.chunk is not None
         start = time.perf_counter()
@@ -425,7 +437,7 @@ class _Run:
         ]
 
     def respond(self, rows: list[dict[str, Any]], allowed: int | None) -> replacement.Response:
-        """Carry out what follows from the losses and gradients of a chunk, and say what it was."""
+        """Handle the losses and gradients of a chunk, and return what followed from them."""
         if self.stack.shape and allowed and not self.stack.meets:
             return (
                 replacement.Response.END
@@ -442,12 +454,13 @@ class _Run:
         return action
 
     def roll_back(self, message: str) -> None:
-        """Go back to the rollback point, with other random numbers and the changes of
-        `LearnerInfo.retry`.
+        """Go back to the rollback point.
+
+        The run goes on with other random numbers and the changes of `LearnerInfo.retry`.
         """
         self.retries += 1
         again = replacement.rolled_back(self.good.state, self.retries, self.algorithm.info.retry)
-        self.state = self.place.copied(self.place.settled(again))
+        self.state = self.place.copy(self.place.reshard(again))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
@@ -455,15 +468,16 @@ class _Run:
         self.io.message(f"{message}, with {replacement.changes_of(self.algorithm)}")
 
     def replace(self, rows: list[dict[str, Any]], allowed: int) -> bool:
-        """Put back the agents that diverged in this chunk, of several -> whether all of them have
-        diverged for good.
+        """Put back the agents, of several, that diverged in this chunk.
+
+        Returns whether all of them have diverged for good.
         """
-        before = hosted(self.state.rollbacks).reshape(-1)
+        before = to_host(self.state.rollbacks).reshape(-1)
         decision = replacement.decide(rows, before, allowed)
         if decision.back.any():
             self.retries = self.retries + decision.again
-            self.state = self.place.settled(
-                replacement.replaced(
+            self.state = self.place.reshard(
+                replacement.replace_diverged(
                     self.state,
                     self.good.state,
                     decision,
@@ -472,7 +486,7 @@ class _Run:
                     self.stack,
                 )
             )
-            replacement.marked(rows, decision)
+            replacement.mark_undone(rows, decision)
         for line in replacement.messages(
             rows, decision, before, allowed, self.good.update, self.algorithm
         ):
@@ -492,32 +506,33 @@ class _Run:
     def call_hooks(self) -> None:
         if not self.hooks:
             return
-        before = state = self.place.joined(self.state)
+        before = state = self.place.gather(self.state)
         for hook in self.hooks:
             change = hook(state, self.update)
-            state = changed(state, change)
+            state = apply_change(state, change)
             self.stopped |= change.stop
             self.asked |= change.save
         if state is not before:
             self.state = self.place.put(state)
 
     def save(self, interrupted: bool, keep: bool) -> None:
-        """Write a checkpoint if one is due. keep: also keep its state in memory as the rollback
-        point.
+        """Write a checkpoint if one is due.
+
+        keep: also keep its state in memory as the rollback point.
         """
         due = self.update // self.updates % self.config.checkpoint_every == 0 or self.asked
         self.asked = False
-        if due or interrupted or not self.unfinished:
+        if due or interrupted or not self.is_unfinished:
             saved = memories(self.hooks)
             self.io.save(
-                self.place.joined(self.state),
+                self.place.gather(self.state),
                 self.update,
                 self.update * self.steps_per_update,
                 saved,
             )
             if keep:
                 self.good, self.retries = self._point(saved), 0
-                self.state = self.place.copied(self.state)
+                self.state = self.place.copy(self.state)
 
     def _point(self, saved: Memories) -> _Point:
         return _Point(self.state, self.update, int(np.max(self.state.rollbacks)), saved)
@@ -532,7 +547,7 @@ class _Run:
                 self.history, recompiles, self.stack, self.algorithm.info.health
             )
         return TrainResult(
-            self.place.joined(self.state),
+            self.place.gather(self.state),
             self.history,
             health,
             self.update,
@@ -544,23 +559,27 @@ class _Run:
         )
 
 
-def _loop(run: _Run, max_rollbacks: int | None, ahead: Callable[[PyTree], object] | None) -> None:
-    """Run chunk by chunk to the end of the run, or until a hook, a signal or a divergence ends
-    it.
-    """
+def _loop(
+    run: _TrainingRun, max_rollbacks: int | None, ahead: Callable[[PyTree], object] | None
+) -> None:
+    """Run chunk by chunk to the end, or until a hook, a signal or a divergence ends the run."""
     with catch_signals() as signals:
         with signals.no_border():
             run.wait(ahead)
-        while run.unfinished:
+        while run.is_unfinished:
             rows = run.advance()
             action = run.respond(rows, max_rollbacks)
             if action is replacement.Response.ROLL_BACK:
                 continue
             run.report(rows)
             if action is replacement.Response.END:
-                raise replacement.diverged(rows, run.rollbacks, run.io.newest(), run.algorithm)
+                raise replacement.make_diverged_error(
+                    rows, run.rollbacks, run.io.newest(), run.algorithm
+                )
             run.call_hooks()
             received = signals.at_border()
             run.save(received is not None, keep=bool(max_rollbacks))
-            if received is not None and stops(received, finished=run.update >= run.total):
-                raise run.io.interrupted(received, run.update)
+            if received is not None and signal_stops_run(
+                received, finished=run.update >= run.total
+            ):
+                raise run.io.make_interrupted_error(received, run.update)

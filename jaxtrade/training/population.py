@@ -1,9 +1,11 @@
-"""Several agents as one program: the algorithm mapped over agents, `Stack`, which knows their
-number, and the devices that they train on.
+"""Several agents as one program.
+
+These are the algorithm mapped over agents, `Stack`, which knows their number, and the devices that
+they train on.
 
 Agent i gets the same result as an agent trained alone from the same key, up to rounding, because
-another program may add floats in another order. A single agent is not stacked: its program and its
-bits are those of the algorithm itself.
+another program may add floats in another order. A single agent is not stacked: its program is that
+of the algorithm itself, and its results are bit-identical.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.load import Agent, agents_of
+from jaxtrade.config.load import SweepAgent, agents_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.storage.sizes import tree_bytes
@@ -36,28 +38,30 @@ LARGEST = (
 
 
 def group_size(count: int, most: int) -> int:
-    """The largest number of agents, at most `most`, into whose groups `count` agents divide."""
+    """Return the largest group size, at most `most`, into which `count` agents divide."""
     return next(size for size in range(min(count, most), 0, -1) if count % size == 0)
 
 
 def in_turns(
     function: Callable[..., Any], axes: tuple[Any, ...], most: int | None
 ) -> Callable[..., Any]:
-    """`jax.vmap(function, axes)`, computed for at most `most` agents side by side; None: for all of
-    them.
+    """Return `jax.vmap(function, axes)`, computed for at most `most` agents side by side.
 
-    axes: 0, None or a tree of both for each argument, as `in_axes` of `jax.vmap`; the first one is
-        0. Agents whose
-    state is large are computed together, because groups that take turns need a second copy of all
-    states.
+    Agents whose state is large are computed together, because groups that take turns need a second
+    copy of all states.
+
+    Args:
+        axes: 0, None or a tree of both for each argument, as `in_axes` of `jax.vmap`; the first one
+            is 0.
+        most: number of agents; None: all of them.
     """
     together = jax.vmap(function, axes)
     if most is None:
         return together
 
-    def called(*args: Any) -> Any:
+    def call(*args: Any) -> Any:
         leaves, treedef = jax.tree.flatten(args)
-        flags = [flag for axis, arg in zip(axes, args, strict=True) for flag in mapped(axis, arg)]
+        flags = [flag for axis, arg in zip(axes, args, strict=True) for flag in map_axes(axis, arg)]
         count = leaves[0].shape[0]
         size = group_size(count, most)
         if size == count or tree_bytes(args[0]) > LARGEST * count:
@@ -74,12 +78,13 @@ def in_turns(
 
         return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), jax.lax.map(of_group, groups))
 
-    return called
+    return call
 
 
-def mapped(axis: Any, arg: PyTree) -> list[bool]:
-    """For every leaf of an argument whether it has an axis of agents. axis: one for all of them, or
-    a tree above them.
+def map_axes(axis: Any, arg: PyTree) -> list[bool]:
+    """Return for every leaf of an argument whether it has an axis of agents.
+
+    axis: one for all of them, or a tree above them.
     """
     found: list[bool] = []
     jax.tree.map(
@@ -112,12 +117,12 @@ SEEDS = Axes()  # agents that differ by their keys alone
 
 
 def population(algorithm: Learner, axes: Axes = SEEDS) -> Learner:
-    """The algorithm of N agents: `init` and `update` work on stacked states [N, ...] and return
-    metrics [N, ...].
+    """Make the algorithm of N agents.
 
-    A population is an `Learner` too, so it can be stacked again: states [K, N, ...]. `act` stays
-    that of one agent. Agents that never meet may be computed in groups that take turns
-    (`LearnerInfo.together`).
+    Its `init` and `update` work on stacked states [N, ...] and return metrics [N, ...]. A
+    population is a `Learner` too, so it can be stacked again: states [K, N, ...]. `act` stays that
+    of one agent. Agents that never meet may be computed in groups that take
+    turns (`LearnerInfo.together`).
     """
     init = jax.vmap(algorithm.init, (axes.key, axes.params), axis_name=axes.name)
     if axes.name is None:
@@ -143,7 +148,7 @@ class Stack:
 
     shape: tuple[int, ...] = ()
     axes: tuple[Axes, ...] = ()
-    swept: tuple[Agent, ...] = ()
+    swept: tuple[SweepAgent, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.axes:
@@ -158,8 +163,9 @@ class Stack:
 
     @classmethod
     def of(cls, agents: int | Stack) -> Stack:
-        """The stack for a number of agents. One agent gets the empty shape. A `Stack` is returned
-        unchanged.
+        """Make the stack for a number of agents.
+
+        One agent gets the empty shape. A `Stack` is returned unchanged.
         """
         if isinstance(agents, Stack):
             return agents
@@ -167,7 +173,10 @@ class Stack:
 
     @classmethod
     def of_run(cls, config: RunConfig) -> Stack:
-        """The agents of a run, without what those of a sweep have of their own (`Setup.stack`)."""
+        """Make the stack of a run's agents.
+
+        It lacks what those of a sweep have of their own (`Setup.stack`).
+        """
         if config.shared.on:
             return cls((config.agents,), (Axes(name=AGENTS),))
         return (
@@ -196,7 +205,7 @@ class Stack:
         )
 
     def wrap(self, algorithm: Learner) -> Learner:
-        """The algorithm of all agents. For one agent it is the same object."""
+        """Return the algorithm of all agents. For one agent it is the same object."""
         for axes in reversed(self.axes):
             algorithm = population(algorithm, axes)
         return algorithm
@@ -208,8 +217,9 @@ class Stack:
         return function
 
     def keys(self, seed: int) -> Array:
-        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`; of a sweep, of the
-        agents' own seeds.
+        """Make typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`.
+
+        Of a sweep, they are of the agents' own seeds.
         """
         if not self.key_shape:
             return jax.random.key(seed)
@@ -220,57 +230,60 @@ class Stack:
         return jax.vmap(jax.random.key)(seeds).reshape(self.key_shape)
 
     def split_key(self, key: Array) -> Array:
-        """Keys of `key_shape`. A single key gives `fold_in(key, i)` for agent i; an array of keys
-        is returned as it is.
+        """Return keys of `key_shape`.
 
+        A single key gives `fold_in(key, i)` for agent i; an array of keys is returned as it is.
         Raises ConfigError if `key` holds another number of keys.
         """
         if self.key_shape and key.shape == ():
             numbers = jnp.arange(math.prod(self.key_shape))
             return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers).reshape(self.key_shape)
         if key.shape != self.key_shape:
-            raise ConfigError(f"{self._asked}: got {key.size} keys; give one, or one per agent")
+            raise ConfigError(
+                f"{self._describe_request}: got {key.size} keys; give one, or one per agent"
+            )
         return key
 
     # --- their arrays ------------------------------------------------------------------------------------------------
 
     def check(self, state: LoopState) -> None:
-        """Raises ConfigError if `state` is for another number of agents."""
+        """Raise ConfigError if `state` is for another number of agents."""
         if state.update.shape != self.shape:
             raise ConfigError(
-                f"{self._asked}: the given state is of {state.update.size} agent(s); keep the value that "
+                f"{self._describe_request}: the given state is of {state.update.size} agent(s); keep the value that "
                 "the run was started with"
             )
 
     @property
-    def _asked(self) -> str:
+    def _describe_request(self) -> str:
         """How the configuration asks for so many agents."""
         return f"sweep of {self.count} agents" if self.swept else f"train.num_seeds={self.count}"
 
     def like(self, tree: PyTree) -> PyTree:
-        """Shapes and dtypes of all agents' arrays, given one agent's arrays."""
+        """Return shapes and dtypes of all agents' arrays, given one agent's arrays."""
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*self.shape, *x.shape), x.dtype), tree)
 
     def agent(self, tree: PyTree, i: int) -> PyTree:
-        """Agent i's part of a state or a policy."""
+        """Select agent i's part of a state or a policy."""
         if not self.shape:
             return tree
         where = tuple(int(index) for index in np.unravel_index(i, self.shape))
         return jax.tree.map(lambda x: x[where], tree)
 
     def agents(self, tree: PyTree) -> list[PyTree]:
-        """Every agent's part, in order."""
+        """List every agent's part, in order."""
         return [self.agent(tree, i) for i in range(self.count)]
 
     def first(self, count: Array) -> int:
-        """The value of a count that is equal for all agents, as an int."""
+        """Return the value of a count that is equal for all agents, as an int."""
         return int(np.asarray(count).reshape(-1)[0])
 
     # --- their figures -----------------------------------------------------------------------------------------------
 
     def row(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The metrics of one update as Python numbers and lists. With several agents as in
-        `mean_and_each`.
+        """Convert the metrics of one update to Python numbers and lists.
+
+        With several agents they are as in `mean_and_each`.
         """
         if not self.shape:
             return {name: value.tolist() for name, value in metrics.items()}
@@ -283,40 +296,41 @@ class Stack:
         )
 
     def histories(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """For each agent its own rows, as in `agent_rows`."""
+        """Return for each agent its own rows, as in `agent_rows`."""
         return (
             [list(agent_rows(rows, i)) for i in range(self.count)] if self.shape else [list(rows)]
         )
 
     def each(self, rows: Sequence[Row], name: str) -> np.ndarray:
-        """One metric of all agents, float64[len(rows), *shape, ...]."""
+        """Return one metric of all agents, float64[len(rows), *shape, ...]."""
         values = np.array([row[name + EACH if self.shape else name] for row in rows], np.float64)
         return values.reshape(len(rows), *self.shape, *values.shape[2:]) if self.shape else values
 
     # --- their names, folders and messages ----------------------------------------------------------------------------
 
     def numbers(self, seed: int) -> range:
-        """The number of every agent, in order. seed: of the run."""
+        """Return the number of every agent, in order. seed: of the run."""
         return range(self.count) if self.swept else range(seed, seed + self.count)
 
     def index(self, number: int, seed: int) -> int:
-        """The index of the agent with this number. seed: of the run."""
+        """Return the index of the agent with this number. seed: of the run."""
         return number if self.swept else number - seed
 
     def folder(self, path: Path, number: int) -> Path:
-        """The folder of one agent: `path` for one agent, `path/seed_<n>` for several,
-        `path/agent_<nnn>` in a sweep.
+        """Return the folder of one agent.
+
+        It is `path` for one agent, `path/seed_<n>` for several, `path/agent_<nnn>` in a sweep.
         """
         if self.swept:
             return path / f"agent_{number:03d}"
         return path / f"seed_{number}" if self.shape else path
 
     def flag(self, number: int) -> list[str]:
-        """The words of a command line that choose this agent; none for a single agent."""
+        """Return the words of a command line that choose this agent; none for a single agent."""
         return ["--agent" if self.swept else "--seed", str(number)] if self.shape else []
 
     def provenance(self, number: int) -> dict[str, Any]:
-        """Entries that tell a report which agent it is about."""
+        """Return entries that say which agent a report is about."""
         if self.swept:
             agent = self.swept[number]
             return {
@@ -327,15 +341,16 @@ class Stack:
         return {"trained_seed": number} if self.shape else {}
 
     def label(self, number: int) -> str:
-        """The agent in a message: "seed 3", "agent 2 (ppo.learning_rate=0.001, seed 0)"; "" for a
-        single agent.
+        """Name the agent in a message: "seed 3", "agent 2 (ppo.learning_rate=0.001, seed 0)".
+
+        It is "" for a single agent.
         """
         if self.swept:
             return f"agent {number} ({self.swept[number].text})"
         return f"seed {number}" if self.shape else ""
 
     def describe(self, seed: int, steps: int) -> list[str]:
-        """Message about the agents at the start of a run; none for a single agent."""
+        """Describe the agents at the start of a run; none for a single agent."""
         if not self.shape:
             return []
         each = f"each for {steps:,} steps; figures are means over them"
@@ -361,9 +376,9 @@ class Stack:
 def mean_and_each(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Combine the metrics of one update, each [N, ...].
 
-    `name`: the mean over the agents where it is not NaN; for a flag, whether it is True for all
-        agents. `name/each`:
-    a list by agent.
+    `name`: the mean over the agents where it is not NaN; for a flag, whether it is True for
+    all agents.
+    `name/each`: a list by agent.
     """
     row: dict[str, Any] = {}
     for name, value in values.items():
@@ -380,8 +395,9 @@ def _mean(value: np.ndarray) -> np.ndarray:
 
 
 def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
-    """Rows as agent i alone would have written them, without the entries about time (`seconds` and
-    the like).
+    """Return rows as agent i alone would have written them.
+
+    The entries about time (`seconds` and the like) are left out.
     """
     return [
         {name.removesuffix(EACH): value[i] for name, value in row.items() if name.endswith(EACH)}
@@ -392,42 +408,52 @@ def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
 # Where a run's program runs: on one device, or divided over several.
 
 
-class Place:
-    """The devices of a run: here the default one. `rl.sharding.Spread` has several."""
+class RunDevices:
+    """The devices of a run: here the default one. `rl.sharding.MeshDevices` has several."""
 
     def wrap(self, algorithm: Learner, stack: Stack) -> Learner:
-        """The learner of all agents: its `init` is over all devices, its `update` is what one
-        device computes.
+        """Return the learner of all agents.
+
+        Its `init` is over all devices, its `update` is what one device computes.
         """
         return stack.wrap(algorithm)
 
     def program(self, run: Callable[..., Any], state: PyTree, params: PyTree) -> Any:
-        """The jitted chunk, which donates the state. run(state, params, inputs) -> (state, metrics,
-        news), of one device. state, params: arrays, or their shapes."""
+        """Return the jitted chunk, which donates the state.
+
+        Args:
+            run: (state, params, inputs) -> (state, metrics, news), of one device.
+            state, params: arrays, or their shapes.
+        """
         del state, params
         return jax.jit(run, donate_argnums=0)
 
     def put(self, state: PyTree) -> PyTree:
-        """A state in the form of checkpoints, as the program takes it."""
+        """Convert a state in the form of checkpoints to what the program takes."""
         return state
 
-    def settled(self, state: PyTree) -> PyTree:
-        """A state as the program takes it, after the host has changed some of its arrays."""
+    def reshard(self, state: PyTree) -> PyTree:
+        """Return a state as the program takes it, after the host has changed some of its arrays."""
         return state
 
-    def copied(self, state: PyTree) -> PyTree:
-        """The same arrays in memory of their own, because the program donates what it is given.
-        Unlike `jnp.copy`, this compiles nothing."""
+    def copy(self, state: PyTree) -> PyTree:
+        """Copy the arrays to memory of their own, because the program donates what it is given.
+
+        Unlike `jnp.copy`, this compiles nothing.
+        """
         return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=False), state)
 
     def put_params(self, params: PyTree) -> PyTree:
-        """The environment's parameters on the devices."""
+        """Put the environment's parameters on the devices."""
         return params
 
-    def joined(self, state: PyTree) -> PyTree:
-        """A state in the form of checkpoints and hooks, which is the same for any number of
-        devices. With several processes, all of them must call this together."""
+    def gather(self, state: PyTree) -> PyTree:
+        """Convert a state to the form of checkpoints and hooks.
+
+        The form is the same for any number of devices. With several processes, all of them must
+        call this together.
+        """
         return state
 
 
-ONE_DEVICE = Place()
+ONE_DEVICE = RunDevices()

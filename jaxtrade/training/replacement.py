@@ -1,14 +1,15 @@
-"""One of several agents diverges: it alone goes back to the rollback point, and the others keep
-their bits.
+"""One of several agents diverges: it alone goes back to the rollback point.
+
+The others stay bit-identical.
 
 The rule, for a run with several agents and a limit of rollbacks above 0:
 
-- An agent whose loss or gradient is not finite in a chunk takes its own part of the rollback point, with another key
-  and the changes of `LearnerInfo.retry`. It goes on at the update of the others, so it learns from
-  fewer updates.
-- The limit holds for each agent. An agent that has none left is frozen: at the end of every chunk it is put back to its
-  part of the rollback point, unchanged. Its count in the state is then one above the limit, so a
-  resumed run knows it.
+- An agent whose loss or gradient is not finite in a chunk takes its own part of the rollback
+  point, with another key and the changes of `LearnerInfo.retry`. It goes on at the update of the
+  others, so it learns from fewer updates.
+- The limit holds for each agent. An agent that has none left is frozen: at the end of every chunk it is
+  put back to its part of the rollback point, unchanged. Its count in the state is then one above
+  the limit, so a resumed run knows it.
 - The run ends when all agents are frozen.
 """
 
@@ -42,14 +43,16 @@ class Response(enum.Enum):
 
 
 def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Response:
-    """Decide from the rows of a chunk. If one agent has diverged, all agents roll back (but see
-    `replacement`).
+    """Decide from the rows of a chunk.
+
+    If one agent has diverged, all agents roll back (but see `replacement`).
 
     Args:
-        rows: rows of one chunk. `finite` is False if the loss or gradient of any agent is not
-            finite.
-        rollbacks: number of rollbacks so far. allowed: maximum number; None means that the run
-            always goes on (the learner skips steps that are not finite).
+        rows: rows of one chunk. `finite` is False if the loss or gradient of any agent is
+            not finite.
+        rollbacks: number of rollbacks so far.
+        allowed: maximum number; None means that the run always goes on (the learner skips steps
+            that are not finite).
     """
     if allowed is None or all(row["finite"] for row in rows):
         return Response.GO_ON
@@ -57,8 +60,11 @@ def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Respons
 
 
 def describe(rows: Sequence[Row], step_sizes: Sequence[str] = ()) -> str:
-    """Text for messages: the first update that is not finite, its agent, and those of the learner's
-    step sizes that it reports (`LearnerInfo.step_sizes`)."""
+    """Describe the first update that is not finite, for messages.
+
+    The text names its agent, and those of the learner's step sizes that it
+    reports (`LearnerInfo.step_sizes`).
+    """
     fault = next(row for row in rows if not row["finite"])
     each = fault.get("finite" + EACH)
     which = f" of agent {each.index(False)}" if each else ""
@@ -68,10 +74,10 @@ def describe(rows: Sequence[Row], step_sizes: Sequence[str] = ()) -> str:
     return f"update {fault['update']}: a loss or gradient{which} is not finite{sizes}"
 
 
-def diverged(
+def make_diverged_error(
     rows: Sequence[Row], rollbacks: int, saved: Path | None, algorithm: Learner
 ) -> DivergedError:
-    """The error of a run without a rollback left. saved: its last checkpoint, or None."""
+    """Make the error of a run without a rollback left. saved: its last checkpoint, or None."""
     remedy = algorithm.info.remedies.diverged
     kept = "" if saved is None else f"; the last checkpoint is {saved}"
     often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
@@ -82,14 +88,14 @@ def diverged(
 
 
 def changes_of(algorithm: Learner) -> str:
-    """With what a run or an agent tries again, in words."""
+    """Say with what changes a run or an agent tries again."""
     return " and ".join(
         note for note in (algorithm.info.retry_note, "other random numbers") if note
     )
 
 
 def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> Any:
-    """The state to continue from after the run has gone back to `state` `times` times.
+    """Return the state to continue from after the run has gone back to `state` `times` times.
 
     The number of all rollbacks is folded into its key, so that the retry draws other random
     numbers. `retry` (`LearnerInfo.retry`) changes its hyper-parameters.
@@ -101,29 +107,31 @@ def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) 
     )
 
 
-def frozen(rollbacks: np.ndarray, allowed: int) -> list[int]:
-    """The indices of the agents that have diverged for good. rollbacks: int[...]
-    `LoopState.rollbacks`.
+def find_frozen(rollbacks: np.ndarray, allowed: int) -> list[int]:
+    """Return the indices of the agents that have diverged for good.
+
+    rollbacks: int[...] `LoopState.rollbacks`.
     """
     return [int(i) for i in np.flatnonzero(np.reshape(rollbacks, -1) > allowed)]
 
 
 def summary(rollbacks: Any, allowed: int) -> dict[str, Any]:
-    """What a run's `summary.json` says about rollbacks. rollbacks: int[] of one agent, or int[...]
-    of several.
+    """Return what a run's `summary.json` says about rollbacks.
+
+    rollbacks: int[] of one agent, or int[...] of several.
     """
     counts = np.asarray(rollbacks)
     if not counts.ndim:
         return {"rollbacks": int(counts)}
-    gone = frozen(counts, allowed) if allowed else []
+    gone = find_frozen(counts, allowed) if allowed else []
     times = np.minimum(
         counts.reshape(-1), allowed
     ).tolist()  # a frozen agent counts one more than it went back
     return {"rollbacks": max(times), "rollbacks_by_agent": times, "frozen_agents": gone}
 
 
-def closing(rollbacks: Any, allowed: int) -> list[str]:
-    """The line of a finished run about agents that diverged for good; none if there are none."""
+def frozen_agents_lines(rollbacks: Any, allowed: int) -> list[str]:
+    """Return the line of a finished run about agents that diverged for good, if any."""
     gone = summary(rollbacks, allowed).get("frozen_agents")
     return (
         [
@@ -135,10 +143,12 @@ def closing(rollbacks: Any, allowed: int) -> list[str]:
     )
 
 
-class Decision(NamedTuple):
+class ReplacementDecision(NamedTuple):
     """What happens to each agent after a chunk; all [agents].
 
-    again: bool, goes back and tries again. stays: bool, is frozen. rollbacks: int, the new counts.
+    again: bool, goes back and tries again.
+    stays: bool, is frozen.
+    rollbacks: int, the new counts.
     """
 
     again: np.ndarray
@@ -151,32 +161,34 @@ class Decision(NamedTuple):
         return self.again | self.stays
 
 
-def decide(rows: Sequence[Row], rollbacks: np.ndarray, allowed: int) -> Decision:
-    """Decide from the rows of a chunk. rollbacks: int[agents] before the chunk. allowed: the limit
-    for each agent.
+def decide(rows: Sequence[Row], rollbacks: np.ndarray, allowed: int) -> ReplacementDecision:
+    """Decide from the rows of a chunk.
+
+    Args:
+        rollbacks: int[agents] before the chunk.
+        allowed: the limit for each agent.
     """
     finite = np.all([row["finite" + EACH] for row in rows], axis=0)
     was_frozen = rollbacks > allowed
     again = ~finite & (rollbacks < allowed)
     gone = ~finite & (rollbacks == allowed)
-    return Decision(again, gone | was_frozen, rollbacks + again + gone)
+    return ReplacementDecision(again, gone | was_frozen, rollbacks + again + gone)
 
 
-def replaced(
+def replace_diverged(
     state: Any,
     good: LoopState,
-    decision: Decision,
+    decision: ReplacementDecision,
     retries: np.ndarray,
     retry: Callable[[Any, int], Any],
     stack: Stack,
 ) -> Any:
-    """The state of all agents after those that diverged have gone back to `good`; leaves
-    [*stack.shape, ...].
+    """Return the state of all agents after those that diverged have gone back to `good`.
 
-    retries: int[agents] how often each agent has gone back to `good`, this time included. An agent
-        that tries again has
-    its count of rollbacks folded into its key, as in `rolled_back`. `update` and advice
-    stay those of all.
+    Leaves [*stack.shape, ...]. An agent that tries again has its count of rollbacks folded into its
+    key, as in `rolled_back`. `update` and advice stay those of all.
+
+    retries: int[agents] how often each agent has gone back to `good`, this time included.
     """
     again, back = (
         jnp.asarray(each.reshape(stack.shape)) for each in (decision.again, decision.back)
@@ -196,8 +208,9 @@ def replaced(
 
 
 def _where(mask: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    """`new` where an agent's `mask` is True. Always new arrays, because the next chunk donates
-    them.
+    """Select `new` where an agent's `mask` is True.
+
+    Always new arrays, because the next chunk donates them.
     """
     return jax.tree.map(
         lambda a, b: jnp.where(jnp.reshape(mask, mask.shape + (1,) * (a.ndim - mask.ndim)), a, b),
@@ -206,8 +219,8 @@ def _where(mask: jax.Array, new: PyTree, old: PyTree) -> PyTree:
     )
 
 
-def marked(rows: Sequence[dict[str, Any]], decision: Decision) -> None:
-    """Note in the rows of a chunk whose part of them is undone; nothing if no agent's is."""
+def mark_undone(rows: Sequence[dict[str, Any]], decision: ReplacementDecision) -> None:
+    """Note in the rows of a chunk whose part of them is undone, if any."""
     if decision.back.any():
         for row in rows:
             row[UNDONE + EACH] = decision.back.tolist()
@@ -215,14 +228,18 @@ def marked(rows: Sequence[dict[str, Any]], decision: Decision) -> None:
 
 def messages(
     rows: Sequence[Row],
-    decision: Decision,
+    decision: ReplacementDecision,
     before: np.ndarray,
     allowed: int,
     point: int,
     algorithm: Learner,
 ) -> list[str]:
-    """One line for each agent that diverged in this chunk. before: int[agents] counts of rollbacks
-    before it. point: update of the rollback point."""
+    """Return one line for each agent that diverged in this chunk.
+
+    Args:
+        before: int[agents] counts of rollbacks before it.
+        point: update of the rollback point.
+    """
     changes, lines = changes_of(algorithm), []
     for i in np.flatnonzero(decision.rollbacks > before):
         own = [

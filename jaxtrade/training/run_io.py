@@ -1,5 +1,6 @@
-"""What goes out of a training run, its rows and checkpoints, and the signals and the limit of time
-that stop it.
+"""The outputs of a training run: its rows and checkpoints.
+
+Also the signals and the time limit that stop it.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from jaxtrade import interrupt
 from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.monitor import Episodes, EpisodeSink
-from jaxtrade.storage.sinks import MetricSink, Phased, Rewinding
+from jaxtrade.storage.sinks import MetricSink, PhaseSink, RewindingSink
 from jaxtrade.training.hooks import Change
-from jaxtrade.training.together import agree, from_main, is_main
+from jaxtrade.training.multiprocess import agree, from_main, is_main
 from jaxtrade.types import PyTree
 
 
 def write_checkpoint(
     directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int
 ) -> None:
-    """`checkpoint.save`, in process 0 alone. Raises StorageError, which says what could not be
-    saved and what to do.
+    """Write a checkpoint by `checkpoint.save`, in process 0 alone.
+
+    Raises StorageError, which says what could not be saved and what to do.
     """
     if not is_main():
         return
@@ -45,10 +47,10 @@ def write_checkpoint(
 class RunIO:
     """The outputs of a run.
 
-    sinks: receive rows and messages. checkpoint_dir: folder of whole-state checkpoints; None:
-        nothing is saved.
-    metadata: JSON values for every checkpoint. keep_checkpoints: number of the newest checkpoints
-        that are kept.
+    sinks: receive rows and messages.
+    checkpoint_dir: folder of whole-state checkpoints; None: nothing is saved.
+    metadata: JSON values for every checkpoint.
+    keep_checkpoints: number of the newest checkpoints that are kept.
     """
 
     sinks: Sequence[MetricSink] = ()
@@ -61,8 +63,9 @@ class RunIO:
             sink.write(rows)
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
-        """Hand the episodes that ended in a chunk, by update, to all sinks that take them. Raises
-        StorageError.
+        """Hand the episodes that ended in a chunk, by update, to all sinks that take them.
+
+        Raises StorageError.
         """
         for sink in self.sinks:
             if isinstance(sink, EpisodeSink):
@@ -73,22 +76,24 @@ class RunIO:
             sink.message(text)
 
     def phase(self, name: str, about: str = "", now: Callable[[], str] = str) -> None:
-        """Tell all sinks that show phases what the run does now."""
+        """Show what the run does now, on all sinks that show phases."""
         for sink in self.sinks:
-            if isinstance(sink, Phased):
+            if isinstance(sink, PhaseSink):
                 sink.phase(name, about, 0, now)
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after `update` from all sinks that can rewind. steps: environment steps at
-        `update`.
+        """Drop the rows after `update` from all sinks that can rewind.
+
+        steps: environment steps at `update`.
         """
         for sink in self.sinks:
-            if isinstance(sink, Rewinding):
+            if isinstance(sink, RewindingSink):
                 sink.rewind(update, steps)
 
     def save(self, state: PyTree, update: int, steps: int, memories: Mapping[str, Any]) -> None:
-        """Write a checkpoint, if there is a folder. memories: memory of each hook, by name. Raises
-        StorageError.
+        """Write a checkpoint, if there is a folder. Raises StorageError.
+
+        memories: memory of each hook, by name.
         """
         if self.checkpoint_dir is None:
             return
@@ -98,13 +103,13 @@ class RunIO:
         write_checkpoint(self.checkpoint_dir, update, state, metadata, self.keep_checkpoints)
 
     def newest(self) -> Path | None:
-        """Path of the last saved checkpoint, or None."""
+        """Return the path of the last saved checkpoint, or None."""
         saved = checkpoint.list_checkpoints(self.checkpoint_dir) if self.checkpoint_dir else []
         return saved[-1][1] if saved else None
 
-    def interrupted(self, received: signal.Signals, update: int) -> JaxtradeError:
-        """The error of a run that a signal has stopped after `update`."""
-        how = interrupt.hinted()
+    def make_interrupted_error(self, received: signal.Signals, update: int) -> JaxtradeError:
+        """Make the error of a run that a signal has stopped after `update`."""
+        how = interrupt.read_hint()
         if self.checkpoint_dir is not None:
             how = f"saved in {self.checkpoint_dir}" + (how and f"; {how}")
         error = InterruptedRunError if received == signal.SIGINT else PreemptedError
@@ -129,9 +134,10 @@ class RunIO:
 class WallClock:
     """Ends a run after the first chunk that passes a limit. A finished run is not ended.
 
-    seconds: the limit, from when this hook is made: compilation counts. total_updates: length of
-        the run. now: the
-    clock, in seconds. reason: why the run was ended; None if it was not.
+    seconds: the limit, from when this hook is made: compilation counts.
+    total_updates: length of the run.
+    now: the clock, in seconds.
+    reason: why the run was ended; None if it was not.
 
     Of several processes, the clock of process 0 decides for all.
     """
@@ -163,15 +169,16 @@ class Signals:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing new to save, so that a command ends at once after SIGTERM
-        (`interrupt`).
+        """Whether there is nothing new to save, so that a command ends at once after
+        SIGTERM (`interrupt`).
         """
         return not self._borders
 
     @contextmanager
     def no_border(self) -> Iterator[None]:
-        """Ctrl-C inside this block raises KeyboardInterrupt: there is nothing new to save, so
-        nothing to wait for.
+        """Let Ctrl-C inside this block raise KeyboardInterrupt.
+
+        There is nothing new to save, so nothing to wait for.
         """
         self._borders = False
         try:
@@ -182,13 +189,13 @@ class Signals:
     def __call__(self, number: int, frame: Any) -> None:
         del frame
         if number == signal.SIGINT:
-            if not interrupt.first():
+            if not interrupt.is_first_interrupt():
                 return  # the command is ending already
             second = self.received == signal.SIGINT  # never in a command
             if second or not self._borders:
                 raise KeyboardInterrupt
         self.received = signal.Signals(number)
-        if not interrupt.installed():
+        if not interrupt.is_installed():
             # `print` is not safe in a signal handler: it may interrupt another write to the same
             # buffer.
             again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
@@ -197,20 +204,23 @@ class Signals:
             )
 
     def at_border(self) -> signal.Signals | None:
-        """The signal that asked the run to stop, the same in all of its processes; None if no
-        process received one.
+        """Return the signal that asked the run to stop, the same in all of its processes.
 
-        Every process must call it at every border. A signal that comes later counts at the next
-        border.
+        None if no process received one. Every process must call it at every border. A signal that
+        comes later counts at the next border.
         """
         number = agree(int(self.received or 0))
         return signal.Signals(number) if number else None
 
 
-def stops(received: signal.Signals, finished: bool) -> bool:
-    """Whether a signal stops the run at this border. finished: nothing is left to train. A run that
-    has trained to its end goes on to its evaluation, unless the signal ends a command: that may
-    come back, and then only evaluates."""
+def signal_stops_run(received: signal.Signals, finished: bool) -> bool:
+    """Return whether a signal stops the run at this border.
+
+    A run that has trained to its end goes on to its evaluation, unless the signal ends a command:
+    that may come back, and then only evaluates.
+
+    finished: nothing is left to train.
+    """
     return not finished or interrupt.ends(received)
 
 

@@ -1,5 +1,6 @@
-"""The figures of a run that trains, as thinned curves, kept up to date from its metrics file
-by a thread.
+"""The metrics of a run that trains, as thinned curves.
+
+A thread keeps them up to date from the run's metrics file.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Point = tuple[float, float, float, float]  # update, mean, lowest, highest
 
 
 class Curve:
-    """The values of one figure by update, thinned to at most `points` entries, 2 or more.
+    """The values of one metric by update, thinned to at most `points` entries, 2 or more.
 
     An entry stands for `width` neighbouring updates: the first update, the mean, the lowest and the
     highest value of them. Where there would be more than `points` entries, neighbours are joined
-    and `width` doubles, so memory does not grow with the run. Values that are not finite are left
-    out.
+    and `width` doubles, so memory does not grow with the run. Values that are not finite are
+    left out.
     """
 
     def __init__(self, points: int = POINTS) -> None:
@@ -57,8 +58,9 @@ class Curve:
             self._open += 1
 
     def _make_room(self, update: float, low: float, high: float) -> None:
-        """Open an entry for a further update, or the last one again, where joining has left it with
-        an odd number.
+        """Open an entry for a further update.
+
+        The last one is opened again where joining has left it with an odd number.
         """
         if len(self._entries) >= self._points:
             self._join()
@@ -83,11 +85,11 @@ class Curve:
         ]
         self._width *= 2
 
-    def shown(self, width: int = 0, known: int = 0) -> dict[str, Any]:
-        """The curve as lists of equal length: update, mean, low, high, from entry `start` on.
+    def to_lists(self, width: int = 0, known: int = 0) -> dict[str, Any]:
+        """Return the curve as lists of equal length, from entry `start` on.
 
-        A reader that has `known` entries of the same `width` gets those from its last one on, which
-        may have grown; any other reader gets all.
+        The lists are update, mean, low, high. A reader that has `known` entries of the same `width`
+        gets those from its last one on, which may have grown; any other reader gets all.
         """
         start = max(known - 1, 0) if width == self._width and known <= len(self._entries) else 0
         entries = self._entries[start:]
@@ -102,7 +104,7 @@ class Curve:
 
 
 def short(value: float) -> float:
-    """The value with six significant digits: more than a screen shows."""
+    """Round a value to six significant digits: more than a screen shows."""
     return float(f"{value:.6g}")
 
 
@@ -137,23 +139,23 @@ class Tail:
         return self._position
 
     def read(self) -> list[dict[str, Any]]:
-        """The next rows, at most about `PIECE` bytes of them; empty if there are none, no file, or
-        none that may be read (`fault`).
+        """Read the next rows, at most about `PIECE` bytes of them.
 
-        A line that is no JSON object is passed over: a process that was killed while it wrote
-        leaves half a line, and the run that goes on writes the next one after it.
+        Empty if there are none, no file, or none that may be read (`fault`). A line that is no JSON
+        object is passed over: a process that was killed while it wrote leaves half a line, and the
+        run that goes on writes the next one after it.
         """
         self.fault = None
         try:
             with self._path.open("rb") as file:
-                return self._parsed(file)
+                return self._parse_rows(file)
         except FileNotFoundError:
             return []
         except PermissionError as error:
             self.fault = f"{self._path.name}: {error.strerror or error}"
             return []
 
-    def _parsed(self, file: Any) -> list[dict[str, Any]]:
+    def _parse_rows(self, file: Any) -> list[dict[str, Any]]:
         found = os.fstat(file.fileno())
         same = self._file == (found.st_dev, found.st_ino) and found.st_size >= self._position
         if not same:
@@ -186,9 +188,9 @@ FILE = "metrics.jsonl"
 class Metrics:
     """The curves of one run. `poll` reads what is new.
 
-    version: changes whenever a curve has changed. last: the newest row. A figure of several agents
-        is a curve of their
-    mean, with the lowest and the highest agent as its band.
+    version: changes whenever a curve has changed.
+    last: the newest row. A metric of several agents is a curve of their mean, with the lowest and
+        the highest agent as its band.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -233,7 +235,7 @@ class Metrics:
 # Rows are turned into columns first: a file of 100 MB has millions of values, and Python handles
 # lists fast.
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[Point]]]:
-    """(name, its points) of each figure. An entry of a list by name is `figure.ENTRY`."""
+    """Yield (name, its points) of each metric. An entry of a list by name is `metric.ENTRY`."""
     names = dict.fromkeys(chain.from_iterable(rows))
     updates = [float(row.get("update", 0)) for row in rows]
     for name in names:
@@ -261,7 +263,7 @@ def _entry(value: Any, name: str) -> Any:
 def _points(
     updates: Sequence[float], means: Sequence[Any], each: Sequence[Any] | None
 ) -> list[Point]:
-    """The points of the rows that have a number. each: of every row the agents' values."""
+    """Return the points of the rows that have a number. each: of every row the agents' values."""
     if each is None:
         return [
             (update, mean, mean, mean)
@@ -280,8 +282,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _band(mean: float, each: Any) -> tuple[float, float]:
-    """The lowest and the highest agent of those that have a finite value; the mean if there is
-    none.
+    """Return the lowest and the highest agent of those that have a finite value.
+
+    It is the mean if there is none.
     """
     if not isinstance(each, list):
         return mean, mean
@@ -317,13 +320,14 @@ class Reader:
         self._thread.join()
 
     def curves(self, run: Path, asked: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
-        """The state of a run's curves, and those that are asked for.
+        """Return the state of a run's curves, and those that are asked for.
 
-        asked: name -> (width, number of entries) that the reader has, as in `Curve.shown`. A file
-            that is long is read
-        piece by piece: `share_read` says how much of it the answer holds.
+        A file that is long is read piece by piece: `share_read` says how much of it the
+        answer holds.
+
+        asked: name -> (width, number of entries) that the reader has, as in `Curve.to_lists`.
         """
-        watched = self._watched(run)
+        watched = self._start_watching(run)
         with watched.lock:
             metrics = watched.metrics
             metrics.poll()  # at once: a page that has to wait for the thread would see a chunk later
@@ -346,13 +350,13 @@ class Reader:
                     )
                 },
                 "curves": {
-                    name: metrics.curves[name].shown(*known)
+                    name: metrics.curves[name].to_lists(*known)
                     for name, known in asked.items()
                     if name in metrics.curves
                 },
             }
 
-    def _watched(self, run: Path) -> _Watched:
+    def _start_watching(self, run: Path) -> _Watched:
         with self._guard:
             if run not in self._runs:
                 self._runs[run] = _Watched(Metrics(run))
@@ -368,7 +372,7 @@ class Reader:
                 self._wake.clear()
 
     def _current(self) -> Sequence[Path]:
-        """The runs to read; those that nobody has asked about for long are forgotten."""
+        """Return the runs to read, and forget those that nobody has asked about for long."""
         with self._guard:
             now = time.monotonic()
             for run in [run for run, each in self._runs.items() if now - each.asked > FORGET]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.notation import name_agent
+from jaxtrade.formatting import name_agent
 from jaxtrade.runs.inventory import HELD_OUT
 
 POINTS = 2000  # of the equity, at most about so many

@@ -1,5 +1,6 @@
-"""The server of the live page: GET alone, on the loopback interface alone, answers from a table of
-routes.
+"""The server of the live page.
+
+It serves GET alone, on the loopback interface alone, and answers from a table of routes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from jaxtrade.errors import JaxtradeError
-from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, ordered
+from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, sort_entries
 from jaxtrade.text import pairs
 from jaxtrade.watching.metrics import Reader
 from jaxtrade.watching.result import read_result, stamp_result
@@ -55,13 +56,14 @@ HEADERS = {
 
 
 def new_token() -> str:
-    """A random token of 256 bits, fit for a URL."""
+    """Make a random token of 256 bits, fit for a URL."""
     return secrets.token_urlsafe(32)
 
 
 def host_is_loopback(header: str | None) -> bool:
-    """Whether a Host header names the loopback interface, with any port (a tunnel's other end may
-    have another).
+    """Return whether a Host header names the loopback interface.
+
+    Any port will do: a tunnel's other end may have another.
     """
     if not header:
         return False
@@ -72,20 +74,24 @@ def host_is_loopback(header: str | None) -> bool:
 
 
 def token_fits(given: str, token: str) -> bool:
-    """Whether a token is the right one. The time that this takes says nothing about where they
-    differ.
+    """Return whether a token is the right one.
+
+    The time that this takes says nothing about where they differ.
     """
     return secrets.compare_digest(given.encode(), token.encode())
 
 
 def cookie_name(token: str) -> str:
-    """The name of the cookie that holds a token. A browser keeps one cookie of a name for all ports
-    of a host, so each server needs a name of its own. Nobody can work the token out from it."""
+    """Return the name of the cookie that holds a token.
+
+    A browser keeps one cookie of a name for all ports of a host, so each server needs a name of its
+    own. Nobody can work the token out from it.
+    """
     return f"jaxtrade_watch_{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def cookie_token(header: str | None, name: str) -> str:
-    """The token in a Cookie header; "" if there is none. name: of the cookie."""
+    """Find the token in a Cookie header; "" if there is none. name: of the cookie."""
     try:
         found = SimpleCookie(header or "").get(name)
     except CookieError:
@@ -94,8 +100,9 @@ def cookie_token(header: str | None, name: str) -> str:
 
 
 def set_cookie(token: str) -> str:
-    """The value of a Set-Cookie header. No script can read it, and no other site can have it
-    sent.
+    """Return the value of a Set-Cookie header.
+
+    No script can read it, and no other site can have it sent.
     """
     return f"{cookie_name(token)}={token}; HttpOnly; SameSite=Strict; Path=/"
 
@@ -107,7 +114,7 @@ MOST_CONNECTIONS = 400
 SPARE_FILES = 40  # that the process may need beside its connections
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a route answers. content: its bytes. kind: its media type. policy: what the page may
     load.
     """
@@ -118,19 +125,19 @@ class Answer(NamedTuple):
 
 
 Query = Mapping[str, str]
-Route = Callable[[Query], Answer | None]  # None: there is no such thing
+Route = Callable[[Query], HttpAnswer | None]  # None: there is no such thing
 ReportMaker = Callable[[Path, str], str]  # of a run's folder and a symbol, "" for a run of one
 
 
-def as_json(document: Any) -> Answer:
-    """A document of plain data as an answer. Raises ValueError for a number that is not finite."""
-    return Answer(
+def as_json(document: Any) -> HttpAnswer:
+    """Serialise plain data as an answer. Raises ValueError for a number that is not finite."""
+    return HttpAnswer(
         json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), "application/json"
     )
 
 
 def most_connections() -> int:
-    """How many connections may be open at once, by the process's limit of open files."""
+    """Return how many connections may be open at once, by the process's limit of open files."""
     try:
         import resource
     except ImportError:  # Windows
@@ -143,7 +150,7 @@ def most_connections() -> int:
     )
 
 
-class Server(ThreadingHTTPServer):
+class WatchServer(ThreadingHTTPServer):
     """Serves `routes` (by path) to whoever has the token. port 0: a free one.
 
     Where `most_connections` are open, a new one takes the place of the one that has waited longest
@@ -189,9 +196,7 @@ class Server(ThreadingHTTPServer):
                 self._waiting[connection] = None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a connection that its other side has closed, or that was silent for too
-        long.
-        """
+        """Ignore a connection that its other side has closed, or that was silent for too long."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -211,11 +216,12 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. Anything but GET and HEAD is refused; a path is looked up in the table and never
-    on the disk.
+    """One request.
+
+    Anything but GET and HEAD is refused; a path is looked up in the table and never on the disk.
     """
 
-    server: Server
+    server: WatchServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "jaxtrade", ""
     timeout = 30  # seconds that a connection may be silent
@@ -249,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         if TOKEN in query and target.path == "/" and token_fits(query[TOKEN], token):
             return self._send(
                 HTTPStatus.SEE_OTHER,
-                Answer(b"", "text/plain"),
+                HttpAnswer(b"", "text/plain"),
                 {"Location": "/", "Set-Cookie": set_cookie(token)},
             )
         if not token_fits(cookie_token(self.headers.get("Cookie"), cookie_name(token)), token):
@@ -263,9 +269,9 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, found, {})
 
     def _plain(self, status: HTTPStatus, text: str) -> None:
-        self._send(status, Answer(f"{text}\n".encode(), "text/plain; charset=utf-8"), {})
+        self._send(status, HttpAnswer(f"{text}\n".encode(), "text/plain; charset=utf-8"), {})
 
-    def _send(self, status: HTTPStatus, answer: Answer, headers: Mapping[str, str]) -> None:
+    def _send(self, status: HTTPStatus, answer: HttpAnswer, headers: Mapping[str, str]) -> None:
         content = answer.content
         asked = getattr(self, "headers", None)  # absent if the request itself could not be read
         packed = len(content) > SMALL and asked and "gzip" in asked.get("Accept-Encoding", "")
@@ -291,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._plain(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus(code), "not understood")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal shows the address."""
+        """Log nothing: the terminal shows the address."""
 
 
 # The routes of the live page: its files, and what it asks about the runs below a folder.
@@ -305,7 +311,7 @@ MOST_WARNINGS = 20
 
 
 def about(entry: RunEntry) -> str:
-    """One line: market, task, learner. Empty if nothing of it is known."""
+    """Describe a run in one line: market, task, learner. Empty if nothing of it is known."""
     parts = [
         entry.market,
         entry.task and f"task {entry.task}",
@@ -315,7 +321,7 @@ def about(entry: RunEntry) -> str:
 
 
 def log_tail(folder: Path) -> list[str]:
-    """The last lines of the run's log, without half a line."""
+    """Read the last lines of the run's log, without half a line."""
     try:
         with (folder / LOG).open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - LOG_BYTES, 0))
@@ -326,7 +332,7 @@ def log_tail(folder: Path) -> list[str]:
 
 
 def warnings_in(lines: list[str]) -> list[str]:
-    """The warnings among lines of a log, word for word, each of them once, newest last."""
+    """Select the warnings among lines of a log, word for word, each of them once, newest last."""
     found = [
         line.partition(" ")[2]
         for line in lines
@@ -336,7 +342,7 @@ def warnings_in(lines: list[str]) -> list[str]:
 
 
 def latest_validation(folder: Path) -> dict[str, Any] | None:
-    """The last validation session that the run has written; None if there is none."""
+    """Read the last validation session that the run has written; None if there is none."""
     try:
         found = json.loads((folder / VALIDATION).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -345,8 +351,9 @@ def latest_validation(folder: Path) -> dict[str, Any] | None:
 
 
 def validation_stamp(folder: Path) -> int | None:
-    """A number that changes whenever the run writes another validation session; None if there is
-    none.
+    """Return a number that changes whenever the run writes another validation session.
+
+    None if there is none.
     """
     try:
         return (folder / VALIDATION).stat().st_mtime_ns // 1000
@@ -355,8 +362,9 @@ def validation_stamp(folder: Path) -> int | None:
 
 
 def progress_of(last: Mapping[str, Any]) -> tuple[str, float]:
-    """("update 20 of 500", share done) of the newest row of the metrics; ("none yet", 0) without
-    one.
+    """Return ("update 20 of 500", share done) of the newest row of the metrics.
+
+    It is ("none yet", 0) without one.
     """
     update, total = last.get("update"), last.get("total_updates")
     if not isinstance(update, int | float):
@@ -407,10 +415,12 @@ class Inventory:
         self._read = -FRESH
 
     def runs(self) -> dict[str, tuple[RunEntry, Path]]:
-        """Name -> (entry, folder), youngest first. Empty if the folder is gone."""
+        """Return name -> (entry, folder), youngest first. Empty if the folder is gone."""
         with self._lock:
             if time.monotonic() - self._read >= FRESH:
-                entries = ordered(entries_in(self._folder), "age") if self._folder.is_dir() else []
+                entries = (
+                    sort_entries(entries_in(self._folder), "age") if self._folder.is_dir() else []
+                )
                 single = (self._folder / MANIFEST).is_file()
                 self._found = {
                     each.name: (each, self._folder if single else self._folder / each.name)
@@ -420,13 +430,13 @@ class Inventory:
             return self._found
 
 
-def answer_report(html: str) -> Answer:
+def answer_report(html: str) -> HttpAnswer:
     """Return a report as an answer. Its own policy holds: the hashes of the scripts in it."""
     found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
     if found is None:
         raise ValueError("the report says no policy")
     policy = f"{unescape(found[1])}; frame-ancestors 'none'"
-    return Answer(html.encode(), KINDS[".html"], policy)
+    return HttpAnswer(html.encode(), KINDS[".html"], policy)
 
 
 def routes(
@@ -437,14 +447,15 @@ def routes(
     """
     inventory = Inventory(folder)
 
-    def chosen(query: Query) -> tuple[RunEntry, Path] | None:
-        """The run that a request names: one of those that were found, so that no request names a
-        path.
+    def choose_run(query: Query) -> tuple[RunEntry, Path] | None:
+        """Find the run that a request names.
+
+        It is one of those that were found, so that no request names a path.
         """
         return inventory.runs().get(query.get("run", ""))
 
-    def runs(query: Query) -> Answer:
-        """The youngest runs, and the one that the page shows (`run`), however old it is."""
+    def runs(query: Query) -> HttpAnswer:
+        """List the youngest runs, and the one that the page shows (`run`), however old it is."""
         found = inventory.runs()
         names = dict.fromkeys([*islice(found, MOST_RUNS), *({query.get("run", "")} & found.keys())])
         return as_json(
@@ -461,32 +472,32 @@ def routes(
             }
         )
 
-    def run(query: Query) -> Answer | None:
-        found = chosen(query)
+    def run(query: Query) -> HttpAnswer | None:
+        found = choose_run(query)
         return as_json(_run(*found, reader)) if found else None
 
-    def curves(query: Query) -> Answer | None:
-        found, asked = chosen(query), _asked(query.get("curves", ""))
+    def curves(query: Query) -> HttpAnswer | None:
+        found, asked = choose_run(query), _parse_curves(query.get("curves", ""))
         return as_json(reader.curves(found[1], asked)) if found and asked is not None else None
 
-    def validation(query: Query) -> Answer | None:
-        found = chosen(query)
+    def validation(query: Query) -> HttpAnswer | None:
+        found = choose_run(query)
         latest = latest_validation(found[1]) if found else None
         return as_json(latest) if latest else None
 
-    def result(query: Query) -> Answer | None:
-        found = chosen(query)
+    def result(query: Query) -> HttpAnswer | None:
+        found = choose_run(query)
         document = read_result(found[1]) if found else None
         return as_json(document) if document else None
 
-    def report(query: Query) -> Answer | None:
-        found = chosen(query)
+    def report(query: Query) -> HttpAnswer | None:
+        found = choose_run(query)
         if not found or make_report is None:
             return None
         try:
             return answer_report(make_report(found[1], query.get("symbol", "")))
         except JaxtradeError as error:
-            return Answer(f"{error}\n".encode(), "text/plain; charset=utf-8")
+            return HttpAnswer(f"{error}\n".encode(), "text/plain; charset=utf-8")
 
     return {
         **{path: _file(name) for path, name in FILES.items()},
@@ -500,7 +511,7 @@ def routes(
 
 
 def _file(name: str) -> Route:
-    answer = Answer(
+    answer = HttpAnswer(
         resources.files("jaxtrade.web").joinpath(*name.split("/")).read_bytes(),
         KINDS[Path(name).suffix],
     )
@@ -508,7 +519,7 @@ def _file(name: str) -> Route:
 
 
 def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
-    """Everything about a run but its curves."""
+    """Return everything about a run but its curves."""
     curves = reader.curves(folder, {})
     last, lines = curves["last"], log_tail(folder)
     progress, share = progress_of(last)
@@ -538,8 +549,11 @@ def _run(entry: RunEntry, folder: Path, reader: Reader) -> dict[str, Any]:
     }
 
 
-def _asked(text: str) -> dict[str, tuple[int, int]] | None:
-    """`name:width:known,...` of the curves that a page has and wants; None if it is not that."""
+def _parse_curves(text: str) -> dict[str, tuple[int, int]] | None:
+    """Parse `name:width:known,...` of the curves that a page has and wants.
+
+    None if it is not that.
+    """
     found = {}
     for part in text.split(",") if text else ():
         name, *numbers = part.rsplit(":", 2)

@@ -14,7 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 @functools.cache
 def environment(package: str) -> Environment:
-    """The templates of a package. All text is escaped; a name that is not there is an error."""
+    """Return the templates of a package.
+
+    All text is escaped; a name that is not there is an error.
+    """
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -45,13 +48,14 @@ LIVE = ("watch.css", "curves.js", "session.js", "labels.js", "result.js", "watch
 
 
 def text(name: str) -> str:
-    """The content of a file below `jaxtrade/web/`, with Unix line ends."""
+    """Read a file below `jaxtrade/web/`, with Unix line ends."""
     found = resources.files("jaxtrade.web").joinpath(*name.split("/")).read_text(encoding="utf-8")
     return found.replace("\r\n", "\n")
 
 
 def source_hash(content: str) -> str:
-    """`'sha256-...'`, a source expression of CSP for one inline element with exactly this content
-    (W3C CSP 3).
+    """Return `'sha256-...'`, a source expression of CSP for one inline element.
+
+    The element has exactly this content (W3C CSP 3).
     """
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode('ascii')}'"

@@ -40,7 +40,7 @@ def ordered(ablation, fusion, kinds):
 
 def less_none(ablation, fusion, kinds):
     """Each kind compared with no advice."""
-    return [ablation.compared(fusion, kind, NONE) for kind in kinds]
+    return [ablation.compare(fusion, kind, NONE) for kind in kinds]
 
 
 def g1_no_skill(ablation, fusion):

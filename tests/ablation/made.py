@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from jaxtrade.ablation.kinds import cheats
+from jaxtrade.ablation.kinds import reads_future
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
-from jaxtrade.ablation.tables import Skill
+from jaxtrade.ablation.tables import AdviceSkill
 from jaxtrade.config import load_config
 
 TINY = (
@@ -54,7 +54,7 @@ def made_ablation(
         [market + value + generator.normal(0, noise, (seeds, days)) for value in worth.values()]
     )
     per_agent = np.zeros((len(kinds), seeds))
-    skills = tuple(Skill(1.0, 0.6, 0.2, 100) for _ in kinds)
+    skills = tuple(AdviceSkill(1.0, 0.6, 0.2, 100) for _ in kinds)
     dates = tuple(f"2024-01-{day + 1:02d}" for day in range(days))
     scores = Scores(
         "test",
@@ -83,7 +83,7 @@ def made_ablation(
         2.0,
         3.0,
     )
-    reported = tuple(cheats(kind) for kind in kinds)
+    reported = tuple(reads_future(kind) for kind in kinds)
     return Ablation(
         kinds,
         reported,

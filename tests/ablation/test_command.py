@@ -53,7 +53,7 @@ def test_one_that_is_stopped_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
     def stopped(*_args):
         (tmp_path / "new").mkdir()
         (tmp_path / "new" / BEGIN).write_text("{}")
-        raise RunIO().interrupted(signal.SIGTERM, 5)
+        raise RunIO().make_interrupted_error(signal.SIGTERM, 5)
 
     monkeypatch.setattr("jaxtrade.ablation.run.ablate", stopped)
     assert (

@@ -70,7 +70,7 @@ def test_fusions():
     ],
 )
 def test_which_advisors_read_the_future(kind, reads):
-    assert kinds.cheats(kind) is reads
+    assert kinds.reads_future(kind) is reads
 
 
 def test_a_snapshot_has_a_placebo():

@@ -70,10 +70,10 @@ def test_gates_hold_where_skill_is_known(tmp_path):
     trust, slots = (gates(found, fusion) for fusion in found.fusions)
     assert all(trust.values()), trust
     assert all(slots[name] for name in ("G1", "G2", "G6")), slots
-    follows = found.compared(found.fusions[0], "turn:0.85", "none").mean
-    trapped = found.compared(found.fusions[1], "turn:0.85", "none")
+    follows = found.compare(found.fusions[0], "turn:0.85", "none").mean
+    trapped = found.compare(found.fusions[1], "turn:0.85", "none")
     assert trapped.certain < 0
     assert trapped.mean < follows
     assert (
-        found.compared(found.fusions[0], "mock:oracle", "mock:shifted/mock:skilled:0.7").certain > 0
+        found.compare(found.fusions[0], "mock:oracle", "mock:shifted/mock:skilled:0.7").certain > 0
     )

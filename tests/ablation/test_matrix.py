@@ -19,7 +19,7 @@ from jaxtrade.ablation.matrix import (
 )
 from jaxtrade.ablation.tables import Answers, KindTable, make_tables
 from jaxtrade.advisor.compose import table_of
-from jaxtrade.advisor.questions import only
+from jaxtrade.advisor.questions import mask_to_sessions
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.evaluation.backtest import backtest
@@ -27,7 +27,7 @@ from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.progress.screen import Screen
-from jaxtrade.rl.listening import AdviceState
+from jaxtrade.rl.advice import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
@@ -70,7 +70,7 @@ def made():
     splits = split_sessions(market, config.split)
     learner = matrix.make_learner(config, "trust", market, splits["train"])
     tables, followed, askable = make_tables(KINDS, config, market)
-    known = only(followed, market, splits["train"])
+    known = mask_to_sessions(followed, market, splits["train"])
     advice = first_advice(learner, tables, known, askable)
     stack = matrix_stack(learner, advice, SEEDS)
     with Programs() as programs:
@@ -206,7 +206,9 @@ def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
 def test_an_evaluation_hears_its_own_advisor(made, one_update):
     """On held-out days, with nothing kept back; the seeds side by side as each alone."""
     _, state, figures = one_update
-    trained = matrix.Trained(without_advice(state), made.advice, figures, None, 0.0, 0.0, {})
+    trained = matrix.TrainedAblation(
+        without_advice(state), made.advice, figures, None, 0.0, 0.0, {}
+    )
     found = matrix.score(
         made.learner,
         trained,

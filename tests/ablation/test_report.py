@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from jaxtrade.ablation import picture, report
+from jaxtrade.ablation import plot, report
 from tests.ablation.made import made_ablation
 from tests.messages import missing
 
@@ -68,7 +68,7 @@ def test_few_seeds_have_no_interval_and_the_report_says_why():
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 def test_the_picture(ablation, tmp_path):
-    assert picture.draw(ablation, tmp_path / "a.png")
+    assert plot.draw(ablation, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.advisor.bridge import Bridge, exchange
-from jaxtrade.advisor.table import demand, empty_table, received
+from jaxtrade.advisor.table import demand, empty_table, write_delta
 from tests.advisor.bridge_parts import HandSource, row
 
 BARS, ROWS, DEMAND, CHUNK = 4096, 256, 64, 500
@@ -42,7 +42,7 @@ class Raises(Bridge):
 
 def run(calls, raises):
     reported = []
-    bridge = Raises(Echo(), BARS, ROWS, tell=reported.append)
+    bridge = Raises(Echo(), BARS, ROWS, log=reported.append)
     bridge.at = raises
     ask = exchange(bridge)
 
@@ -54,7 +54,7 @@ def run(calls, raises):
             + 0.01
         )
         bars, weights = demand(want, jnp.ones(BARS, bool), table.version, DEMAND)
-        table = received(table, ask(number, bars, weights))
+        table = write_delta(table, ask(number, bars, weights))
         # Asked again and again: what was answered is forgotten, a bar at a time.
         return (
             table.replace(version=table.version.at[jnp.mod(number, BARS)].set(0)),
@@ -66,7 +66,7 @@ def run(calls, raises):
     carry = (empty_table(BARS), jnp.int32(0), jnp.eye(128) * 0.5)
     for _ in range(calls // CHUNK):
         carry, _ = chunk(carry)
-    bridge.settle()
+    bridge.wait_for_answers()
     table = carry[0]
     held = np.flatnonzero(np.asarray(table.version))
     last = {

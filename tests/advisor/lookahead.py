@@ -113,7 +113,7 @@ def book_in(folder, world, bar, *overrides):
     # they hold.
     book = made_book("split.test_sessions=0", *overrides, *feeds, bars=world.bars)
     for earlier in np.flatnonzero(book.askable[: bar + 1]):
-        book.heard(int(earlier), SAID)
+        book.note_answer(int(earlier), SAID)
     # The version holds the hash of each file, which does differ: only what the model reads is
     # compared.
     return book._replace(

@@ -69,10 +69,10 @@ class HandPool:
         assert self.free > 0
         self.jobs.append(job)
 
-    def returned(self, finished):
+    def note_result(self, finished):
         return not finished.job.given_up
 
-    def lost(self, now):
+    def replace_stuck(self, now):
         found, self.gone = self.gone, []
         return found
 

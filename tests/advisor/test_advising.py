@@ -270,7 +270,7 @@ def test_who_is_not_there_is_not_waited_for(failure, waits, monkeypatch):
     monkeypatch.setattr("jaxtrade.advisor.compose._PATIENCE_S", patience)
     key = "advisor.service.breaker_failures=3"
     chosen, backend = chosen_and_made("mock:failing", key, failure=failure)
-    with service_of(chosen, backend, tell=lambda _: None) as service:
+    with service_of(chosen, backend, log=lambda _: None) as service:
         began = time.monotonic()
         found, _, statistics = ask_service(service, book(), np.flatnonzero(book().askable)[:200])
         took = time.monotonic() - began
@@ -335,7 +335,7 @@ def test_the_digest_leaves_out_what_a_replay_differs_in():
 
 # The keys whose defaults have changed since, as an earlier run's config.yaml holds them, or is
 # read.
-EARLIER = ("advisor.abstain=2.0", "advisor.evidence=answers")
+EARLIER = ("advisor.abstain=2.0", "advisor.evidence=answers", "train.total_timesteps=1000000")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from jaxtrade.advisor.host.registry import MOCKS, takes
 from jaxtrade.advisor.host.types import parse_advice
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
-from jaxtrade.config.base import described
+from jaxtrade.config.base import read_descriptions
 from jaxtrade.config.service import ContextConfig, ServiceOptions
 from tests.advisor.markets import book
 from tests.test_docs_tables import rows
@@ -64,7 +64,7 @@ def test_keys(header, prefix, model):
     for name in names:
         default, meaning = table[f"{prefix}.{name}"]
         assert default == shown(getattr(values, name)), name
-        assert meaning == described(model).get(name, meaning), name
+        assert meaning == read_descriptions(model).get(name, meaning), name
 
 
 def test_mocks():

@@ -13,7 +13,7 @@ import pytest
 
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import journal as journals
-from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
+from jaxtrade.advisor.host.journal import Journal, JournalDelta, LoadedJournal, read_journal
 from jaxtrade.advisor.host.service import AdviceSource
 from jaxtrade.errors import JournalError
 from tests.advisor.asking import SOON
@@ -63,13 +63,13 @@ def test_what_was_handed_out_is_never_touched_again():
 
 def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path, monkeypatch):
     bridge = Bridge(HandSource([row(3)]), T, M, journal(tmp_path))
-    padded, order = Bridge._padded, []
+    padded, order = Bridge._pad, []
 
     def looks(self, found):
         order.append(len(read_journal(tmp_path / "journal.jsonl").deltas))
         return padded(self, found)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Bridge, "_padded", looks)
+    monkeypatch.setattr(Bridge, "_pad", looks)
     bridge.delta(0)
     assert order == [1]
     recorded = read_journal(tmp_path / "journal.jsonl").deltas[0]
@@ -79,7 +79,7 @@ def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path, monkeypatch):
 def test_without_a_record_no_more_advice_is_given(tmp_path):
     reported = []
     source, written = HandSource([row(1)]), journal(tmp_path)
-    bridge = Bridge(source, T, M, written, tell=reported.append)
+    bridge = Bridge(source, T, M, written, log=reported.append)
     first = plain(bridge.delta(0))
     written._file = FullDisk(written._file)  # type: ignore[assignment]
     source.rows.extend([row(2), row(3)])
@@ -99,7 +99,7 @@ def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path, monkeypatch):
         raise OSError(5, "Input/output error")
 
     reported = []
-    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
+    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), log=reported.append)
     monkeypatch.setattr(journals.os, "fsync", broken)
     assert bridge.memory()["deltas"] == 0
     assert plain(bridge.delta(0)) == (0, {})
@@ -157,7 +157,7 @@ def resumed(folder, source, memory):
 def test_a_killed_run_goes_on_as_it_was(tmp_path):
     source = HandSource([row(1)])
     killed = Bridge(source, T, M, journal(tmp_path))
-    killed.wanted(np.array([1, 2]), np.array([1.0, 2.5], np.float32))
+    killed.request(np.array([1, 2]), np.array([1.0, 2.5], np.float32))
     seen(killed, range(3))
     memory = json.loads(json.dumps(killed.memory()))
     source.rows.append(row(5))
@@ -168,7 +168,7 @@ def test_a_killed_run_goes_on_as_it_was(tmp_path):
     bridge = resumed(tmp_path, other, memory)
     assert bridge.version == 1
     assert other.wants == [[(1, 1.0), (2, 2.5)]]  # the bars in flight
-    bridge.wanted(np.array([5, 6]), np.array([1.0, 1.0]))
+    bridge.request(np.array([5, 6]), np.array([1.0, 1.0]))
     assert other.wants[-1] == [(6, 1.0)]  # bar 5 will be seen again: it is not asked again
     assert seen(bridge, [3, 4]) == [
         after[0],
@@ -200,8 +200,8 @@ def test_a_replay_with_other_updates_is_loud(updates):
         JournalDelta(3, 2, (2,), (row(2).values,)),
     ]
     last = journals.JournalPosition(2, "b")
-    recorded = Recorded({}, tuple(deltas), last, (), ("", "a", "b"))
-    bridge = replaying(recorded, tell=reported.append)
+    recorded = LoadedJournal({}, tuple(deltas), last, (), ("", "a", "b"))
+    bridge = replaying(recorded, log=reported.append)
     assert seen(bridge, updates)[-1] == (0, {})
     assert len(reported) == 1
     with pytest.raises(JournalError, match=r"delta \d .* update \d"):
@@ -218,7 +218,7 @@ def test_a_replay_with_other_updates_is_loud(updates):
 )
 def test_a_recording_that_does_not_fit_is_refused(bars, values, why):
     delta = JournalDelta(0, 1, tuple(bars), (values,) * len(bars))
-    recorded = Recorded({}, (delta,), journals.JournalPosition(1, "a"), (), ("", "a"))
+    recorded = LoadedJournal({}, (delta,), journals.JournalPosition(1, "a"), (), ("", "a"))
     with pytest.raises(JournalError, match=why):
         Bridge(AdviceSource(), T, M, history=recorded)
 
@@ -228,9 +228,9 @@ def test_only_wants_that_mean_something_go_on():
     bridge = Bridge(source, T, M)
     bars = np.array([3, 4, 5, 6, -1, T, 7, 8])
     weights = np.array([1.0, 0.0, -2.0, np.nan, 1.0, 1.0, np.inf, 0.5], np.float32)
-    bridge.wanted(bars, weights)
+    bridge.request(bars, weights)
     bars[:] = 0
-    bridge.wanted(bars[:0], weights[:0])
+    bridge.request(bars[:0], weights[:0])
     assert source.wants == [[(3, 1.0), (8, 0.5)], []]  # empty, too: questions expire by calls
 
 
@@ -246,11 +246,11 @@ class Raising(HandSource):
 
 def test_nothing_is_raised_into_the_loop():
     reported = []
-    bridge = Bridge(Raising(), T, M, tell=reported.append)
+    bridge = Bridge(Raising(), T, M, log=reported.append)
     for update in range(3):
         assert plain(bridge.delta(update)) == (0, {})
-        bridge.wanted(np.array([1]), np.array([1.0]))
-    bridge.wanted("no array", None)
+        bridge.request(np.array([1]), np.array([1.0]))
+    bridge.request("no array", None)
     counts = bridge.statistics()["contained"]
     assert (counts["delta RuntimeError"], counts["wanted KeyError"]) == (3, 3)
     assert len(reported) == len(counts)
@@ -313,7 +313,7 @@ def test_no_jax_operation_runs_in_the_loop():
 
 def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path):
     reported = []
-    bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=reported.append)
+    bridge = Bridge(HandSource(), T, M, journal(tmp_path), log=reported.append)
     with bridge._handing:
         began = time.monotonic()
         bridge.stop()

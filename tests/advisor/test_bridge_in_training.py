@@ -12,7 +12,7 @@ from flax import struct
 
 from jaxtrade.advisor.bridge import Bridge, exchange
 from jaxtrade.advisor.host.journal import read_journal
-from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
+from jaxtrade.advisor.table import AdviceTable, demand, empty_table, write_delta
 from jaxtrade.config import TrainConfig
 from jaxtrade.training.loop import train
 from jaxtrade.types import Learner, LearnerInfo
@@ -60,7 +60,7 @@ def learner(bridge, faults):
         key, draw = jax.random.split(state.key)
         want = jax.random.uniform(draw, (T,))
         bars, weights = demand(want, jnp.ones(T, bool), state.table.version, 8)
-        table = received(state.table, ask(state.update, bars, weights))
+        table = write_delta(state.table, ask(state.update, bars, weights))
         seen = (table.rows.sum(axis=1) * table.version * want).sum()
         fails = ((bad[:, 0] == state.update) & (bad[:, 1] == state.rollbacks)).any()
         learned = jnp.sin(state.learned + seen)

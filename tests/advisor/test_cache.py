@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.paid import AdviceCache, Cached, cache_key, cacheable
+from jaxtrade.advisor.host.ledger import AdviceCache, CachedAdvice, cache_key, cacheable
 from jaxtrade.advisor.host.types import Failure
 from tests.advisor.service_parts import ADVICE, bad, good, question
 
@@ -66,10 +66,10 @@ def test_advice_survives_the_process_and_its_prompt_does_not(path):
     opened = Opened(path)
     assert opened.cache.get("k") is None
     opened.cache.put("k", question(1)._replace(prompt="PROMPT-TEXT"), good())
-    assert opened.cache.get("k") == Cached(ADVICE)  # before it is written
+    assert opened.cache.get("k") == CachedAdvice(ADVICE)  # before it is written
     opened.cache.close()
     again = Opened(path)
-    assert [again.cache.get("k") for _ in range(3)] == [Cached(ADVICE)] * 3
+    assert [again.cache.get("k") for _ in range(3)] == [CachedAdvice(ADVICE)] * 3
     assert (advised(path), again.messages) == (1, [])
     assert b"PROMPT-TEXT" not in path.read_bytes()
 
@@ -85,9 +85,9 @@ def test_the_first_advice_stays(path, flush):
         cache.put("k", question(1), answer)
         if flush:
             cache.flush()
-    assert cache.get("k") == Cached(ADVICE)
+    assert cache.get("k") == CachedAdvice(ADVICE)
     cache.flush()
-    assert cache.get("k") == Cached(ADVICE)
+    assert cache.get("k") == CachedAdvice(ADVICE)
 
 
 def test_an_answer_that_no_table_takes_breaks_nothing(path):
@@ -107,7 +107,7 @@ def test_only_unreadable_answers_are_kept_as_negatives(path, failure):
     opened.cache.flush()
     kept = failure in (Failure.PARSE, Failure.SCHEMA)
     assert cacheable(bad(failure)) is kept
-    assert opened.cache.get("k") == (Cached(None, failure, 1) if kept else None)
+    assert opened.cache.get("k") == (CachedAdvice(None, failure, 1) if kept else None)
     assert not cacheable(
         bad(failure, raw="")
     )  # without the model's text nothing is known of the question
@@ -123,7 +123,7 @@ def test_negatives_count_repetitions_of_the_same_failure_and_keep_the_text(path,
             cache.flush()
         found.append(cache.get("k"))
     times = [(schema, 1), (schema, 2), (parse, 1), (parse, 2)]
-    assert found == [Cached(None, *each) for each in times]
+    assert found == [CachedAdvice(None, *each) for each in times]
     cache.close()
     with sqlite3.connect(path) as connection:
         rows = connection.execute(
@@ -159,7 +159,7 @@ def test_a_database_of_something_else_is_left_alone_and_said(path):
     before = path.read_bytes()
     opened = Opened(path)
     opened.cache.put("k", question(1), good())
-    assert opened.cache.get("k") == Cached(ADVICE)  # in memory
+    assert opened.cache.get("k") == CachedAdvice(ADVICE)  # in memory
     opened.cache.close()
     assert (path.read_bytes(), len(opened.messages)) == (before, 1)
 
@@ -176,7 +176,7 @@ def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path, prag
         assert first.cache.flush() is True
     assert len(first.messages) == 1
     keys = ["old", *map(str, range(300))]  # what is on disk is still read
-    assert {first.cache.get(key) for key in keys} == {Cached(ADVICE)}
+    assert {first.cache.get(key) for key in keys} == {CachedAdvice(ADVICE)}
     connection.execute("PRAGMA query_only = OFF")
     connection.execute("PRAGMA max_page_count = 1000000")
     first.cache.close()  # there is room again: nothing paid is lost
@@ -184,7 +184,7 @@ def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path, prag
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr("jaxtrade.advisor.host.paid._MOST_IN_MEMORY", 10)
+    monkeypatch.setattr("jaxtrade.advisor.host.ledger._MOST_IN_MEMORY", 10)
     cache = Opened(None).cache
     for number in range(25):
         cache.put(f"{number}", question(number), good(raw="x" * 1000))
@@ -199,7 +199,7 @@ WRITER = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from jaxtrade.advisor.host.paid import AdviceCache
+from jaxtrade.advisor.host.ledger import AdviceCache
 from tests.advisor.service_parts import good, question
 cache = AdviceCache(Path(sys.argv[1]), lambda line: sys.exit(line))
 cache.open()
@@ -228,7 +228,7 @@ def test_a_locked_file_keeps_answers_until_it_is_free(path):
     holder.execute("BEGIN IMMEDIATE")
     opened.cache.put("k", question(1), good())
     assert opened.cache.flush() is False
-    assert opened.cache.get("k") == Cached(ADVICE)
+    assert opened.cache.get("k") == CachedAdvice(ADVICE)
     holder.execute("COMMIT")
     assert opened.cache.flush() is True
     assert (advised(path), opened.messages) == (1, [])

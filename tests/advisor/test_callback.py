@@ -77,13 +77,13 @@ def test_a_delta_reaches_the_program():
     assert plain(got) == (1, {7: [*row(7, 0.5).values]})
     assert source.wants == [[(3, 1.0)]]
     assert plain(ask(jnp.int32(1), jnp.array([3, 4], jnp.int32), jnp.zeros(2))) == (0, {})
-    bridge.settle()
+    bridge.wait_for_answers()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_no_exception_leaves_it(monkeypatch, error):
     reported = []
-    bridge = Bridge(HandSource([row(1)]), T, M, tell=reported.append)
+    bridge = Bridge(HandSource([row(1)]), T, M, log=reported.append)
     ask = jax.jit(exchange(bridge))
     arguments = jnp.zeros(1, jnp.int32), jnp.zeros(1)
 
@@ -91,7 +91,7 @@ def test_no_exception_leaves_it(monkeypatch, error):
         raise error("sk-CANARY")
 
     with monkeypatch.context() as patched:
-        patched.setattr(bridge, "wanted", raises)
+        patched.setattr(bridge, "request", raises)
         for update in range(3):
             assert plain(ask(jnp.int32(update), *arguments)) == (0, {})
     assert plain(ask(jnp.int32(3), *arguments))[0] == 1  # and goes on
@@ -120,12 +120,12 @@ def test_it_is_refused_under_vmap_by_name():
 
 def test_settling_never_raises(monkeypatch):
     reported = []
-    bridge = Bridge(AdviceSource(), T, M, tell=reported.append)
+    bridge = Bridge(AdviceSource(), T, M, log=reported.append)
 
     def broken():
         raise jax.errors.JaxRuntimeError("of the test")
 
     monkeypatch.setattr(jax, "effects_barrier", broken)
-    bridge.settle()
+    bridge.wait_for_answers()
     assert bridge.statistics()["contained"] == {"effects_barrier JaxRuntimeError": 1}
     assert len(reported) == 1

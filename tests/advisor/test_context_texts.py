@@ -11,7 +11,7 @@ from jaxtrade.advisor.compose import ask_service
 from jaxtrade.advisor.host import prompts
 from jaxtrade.advisor.host.blocks import (
     AccountRules,
-    Scored,
+    ScoredAnswer,
     account_block,
     record_block,
 )
@@ -98,7 +98,7 @@ def test_the_desk_by_hand():
     found = found.fresh()
     answers = ((-10, 1, 0.7), (35, 1, 0.7), (36, -1, 0.3), (36, 1, 0.9), (37, 1, 0.9), (40, 1, 0.7))
     for minute, direction, confidence in answers:
-        found.heard(240 + minute, said(direction, confidence))
+        found.note_answer(240 + minute, said(direction, confidence))
     assert after_price(found.question(BAR).prompt) == CONTEXT + RULES + RECORD
 
 
@@ -116,7 +116,7 @@ def test_the_version_that_belongs_to_these_texts(tmp_path):
         f"advisor.context.news={news}",
         f"advisor.context.calendar={events}",
     )
-    found.heard(254, said(1, 0.7))
+    found.note_answer(254, said(1, 0.7))
     question = found.question(BAR)
     assert (question.prompt_version, hashlib.sha256(question.prompt.encode()).hexdigest()[:16]) == (
         "desk:ebcecedcac2a8c06",
@@ -206,18 +206,18 @@ def test_a_look_at_a_question_does_not_ask_it():
     found = made_book("advisor.template=desk")
     preview, before = found.preview(BAR), found.fresh().question(BAR)
     for bar in range(240, BAR):
-        found.heard(bar, said(-1, 0.999))
+        found.note_answer(bar, said(-1, 0.999))
     question = found.question(BAR)
     assert "short,1.00" in question.prompt
     assert len(preview.prompt) >= len(question.prompt) > len(before.prompt)
-    found.heard(BAR, said(1, 0.5))
+    found.note_answer(BAR, said(1, 0.5))
     assert found.question(BAR) == question
 
 
 def test_the_record_by_hand():
     text = record_block([(0, 0), (3, 5)], [], 30)
     assert text.endswith(": 0.00 to 0.50: none yet; 0.50 to 1.00: 3 of 5")
-    hold = record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30)
+    hold = record_block([(0, 0)], [ScoredAnswer("10-09 10:05", 0, 0.5, -1)], 30)
     assert hold.endswith("10-09 10:05,flat,0.50,down")
 
 
@@ -239,8 +239,8 @@ def test_the_rows_of_a_journal_make_the_same_record():
     """
     told, resumed = made_book("advisor.template=desk"), made_book("advisor.template=desk")
     for bar, confidence in ((254, 0.6), (255, 0.7), (256, 0.8)):
-        told.heard(bar, said(1, confidence))
-        resumed.heard(bar, said(1, float(np.float32(confidence))))
+        told.note_answer(bar, said(1, confidence))
+        resumed.note_answer(bar, said(1, float(np.float32(confidence))))
     assert resumed.question(BAR) == told.question(BAR)
     assert "long,0.60,up" in told.question(BAR).prompt
 
@@ -248,8 +248,8 @@ def test_the_rows_of_a_journal_make_the_same_record():
 def test_another_advisor_has_a_record_of_its_own():
     one = made_book("advisor.template=desk")
     other = one.fresh()
-    one.heard(254, said(1, 0.7))
-    other.heard(254, said(-1, 0.7))
+    one.note_answer(254, said(1, 0.7))
+    other.note_answer(254, said(-1, 0.7))
     assert "long,0.70" in one.question(BAR).prompt
     assert "short,0.70" in other.question(BAR).prompt
 

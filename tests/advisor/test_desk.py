@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.advisor.host.desk import Desk, Key, State
-from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
+from jaxtrade.advisor.host.desk import Desk, QuestionKey, State
+from jaxtrade.advisor.host.ledger import AdviceCache, Caps, Ledger
 from jaxtrade.advisor.host.policy import TRAINING
 from jaxtrade.advisor.host.types import Answer, ContainedFaults, Failure
 from jaxtrade.config.service import ServiceOptions
@@ -54,7 +54,7 @@ class Office:
         )  # type: ignore[arg-type]
 
     def want(self, *bars, priority=0.5):
-        self.desk.wanted([(question(bar), priority) for bar in bars])
+        self.desk.queue_questions([(question(bar), priority) for bar in bars])
         self.turn()
 
     def turn(self, seconds=0.0):
@@ -62,7 +62,7 @@ class Office:
         self.desk.turn()
 
     def answer(self, answer, index=0):
-        self.desk.finished(self.pool.result(answer, index))
+        self.desk.handle_result(self.pool.result(answer, index))
         self.turn()
 
     def asked(self):
@@ -70,7 +70,7 @@ class Office:
         return [job.entry.question.bar for job in self.pool.jobs]
 
     def state(self, bar):
-        return self.desk.queue.state(Key(bar, "v1"))
+        return self.desk.queue.state(QuestionKey(bar, "v1"))
 
     @property
     def counts(self):
@@ -190,7 +190,7 @@ def test_a_retry_after_of_a_day_holds_nothing_up_for_ever():
     office.want(2)
     assert office.asked() == [2]
     for _ in range(6):
-        office.desk.wanted([])
+        office.desk.queue_questions([])
     assert office.state(1) is State.EXPIRED
     assert office.counts["expired"] == 1
 
@@ -199,7 +199,7 @@ def test_overload_halves_what_runs_at_once():
     office = Office(pool=8)
     office.want(*range(20))
     for _ in range(8):
-        office.desk.finished(office.pool.result(bad(Failure.HTTP, status=429)))
+        office.desk.handle_result(office.pool.result(bad(Failure.HTTP, status=429)))
     office.turn(1.0)
     assert (len(office.asked()), office.counts["concurrency"]) == (0, 4)  # the breaker is open
     office.turn(30.0)
@@ -291,8 +291,8 @@ def test_what_a_hung_worker_brings_late_goes_to_the_cache():
     office.pool.jobs.append(finished.job)
     office.pool.hang()
     office.turn()
-    office.desk.finished(finished)
-    assert (office.ready, office.counts["late"], office.ledger.spent()) == ([], 1, (1, 60, 0))
+    office.desk.handle_result(finished)
+    assert (office.ready, office.counts["late"], office.ledger.sum_spend()) == ([], 1, (1, 60, 0))
     office.want(1)
     assert (office.ready, office.asked(), office.counts["cache_hit"]) == ([(1, ADVICE)], [], 1)
 
@@ -301,7 +301,7 @@ def test_what_the_end_of_the_run_cancels_has_not_failed():
     office = Office(pool=6)
     office.want(*range(6))
     office.desk.gates.stopping = True
-    office.desk.wanted([(question(9), 1.0)])
+    office.desk.queue_questions([(question(9), 1.0)])
     office.answer(good())
     for _ in range(5):
         office.answer(bad(Failure.STOPPED))
@@ -364,7 +364,7 @@ class Trial:
     def step(self, what, value):
         office = self.office
         if what == "want":
-            office.desk.wanted([(question(bar), priority) for bar, priority in value])
+            office.desk.queue_questions([(question(bar), priority) for bar, priority in value])
         elif what == "pass":
             office.clock.now += value
         elif what == "take":
@@ -375,7 +375,7 @@ class Trial:
         elif what == "answer" and office.pool.jobs:
             answer = ANSWERS[value]
             self.paid[office.pool.jobs[0].entry.question.bar] += answer.advice is not None
-            office.desk.finished(office.pool.result(answer))
+            office.desk.handle_result(office.pool.result(answer))
         office.turn()
         self.check()
 
@@ -388,7 +388,7 @@ class Trial:
         assert len(office.ready) + counts["in_flight"] <= 5
         if self.max_calls is not None:
             assert counts["asked"] <= self.max_calls
-            assert office.ledger.spent().tokens <= 4000
+            assert office.ledger.sum_spend().tokens <= 4000
 
     def end(self):
         """I11, and every paid answer is handed out once."""

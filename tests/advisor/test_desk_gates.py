@@ -77,7 +77,7 @@ def test_a_refusal_ends_asking_with_one_clear_line():
     office.want(*range(10))
     refused = bad(Failure.REFUSED, status=401, detail="wrong key")
     for _ in range(3):
-        office.desk.finished(office.pool.result(refused))
+        office.desk.handle_result(office.pool.result(refused))
     office.turn(1e6)
     office.want(11)
     assert office.asked() == []
@@ -114,7 +114,7 @@ def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit():
     office.want(*range(20))
     while office.pool.jobs:
         office.answer(good())
-    assert (office.counts["asked"], office.ledger.spent().cost) == (6, 480)
+    assert (office.counts["asked"], office.ledger.sum_spend().cost) == (6, 480)
     assert office.counts["cost"] == pytest.approx(0.00048)
     assert "service.max_cost = 0.001" in office.lines[0]
 
@@ -160,10 +160,10 @@ def test_without_usage_the_most_is_spent_unless_the_server_did_not_answer():
     office = Office()
     office.want(1, 2, 3)
     office.answer(good(0, 0))
-    assert office.ledger.spent().tokens == 3 * 335  # the two under way, and this one
+    assert office.ledger.sum_spend().tokens == 3 * 335  # the two under way, and this one
     office.answer(bad(Failure.HTTP, status=500))
     office.answer(bad(Failure.TIMEOUT))
-    assert office.ledger.spent() == (3, 2 * 335, 0)
+    assert office.ledger.sum_spend() == (3, 2 * 335, 0)
     assert office.counts["usage_unknown"] == 2
 
 

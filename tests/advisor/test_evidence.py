@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from jaxtrade.advisor.outcomes import WINDOW, Skill, block_bars, is_evidence, skill_of
+from jaxtrade.advisor.outcomes import WINDOW, SkillByConfidence, block_bars, is_evidence, skill_of
 
 
 def skill_by(bars, advised, followed, weight, blocks, size):
@@ -101,7 +101,7 @@ def test_repeated_outcomes_are_no_more_evidence():
 def test_the_bound_is_students_and_shared_by_the_ranges_with_data():
     def skill(errors, ranges, windows=21.0):
         used = jnp.where(jnp.arange(5) < ranges, windows, 0.0)
-        return Skill(jnp.full(5, 0.6), used, jnp.where(used > 0, errors, 0.0), used)
+        return SkillByConfidence(jnp.full(5, 0.6), used, jnp.where(used > 0, errors, 0.0), used)
 
     for ranges in (1, 2, 5):
         chance = 2 * stats.norm.sf(2.5) / ranges

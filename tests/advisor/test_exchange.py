@@ -13,7 +13,7 @@ from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.table import Delta, empty_table, make_view
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.listening import AdviceExchange, start_advice
+from jaxtrade.rl.advice import AdviceExchange, start_advice
 from jaxtrade.runs import rundir
 from tests.advisor.bridge_parts import HandSource, M, T, plain, replaying, row
 

@@ -173,7 +173,7 @@ def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong():
     office = Office(pool=8)
     office.want(*range(8))
     for latency in (0.0005, 0.02, 0.02, 0.02, 0.02, 0.02, 3.0, 150.0):
-        office.desk.finished(office.pool.result(good(), 0, latency))
+        office.desk.handle_result(office.pool.result(good(), 0, latency))
     found = office.counts["latency"]
     counts = found["counts"]
     assert (sum(counts), counts[0], counts[-1]) == (8, 1, 1)  # up to 1 ms, above 100 s

@@ -85,11 +85,11 @@ def test_an_error_nested_without_end_is_read_to_a_depth():
 
 def test_the_forms_weaken_one_by_one_and_the_line_stays_the_same():
     forms = Forms("json_schema")
-    first = forms.rejected("json_schema", "status 400")
+    first = forms.note_rejection("json_schema", "status 400")
     assert forms.now == "json_object"
     assert not missing(first, "json_schema (status 400)", "json_object")
-    assert forms.rejected("json_schema", "status 400: sent before") == first
-    line = forms.rejected("json_object", "status 422")
+    assert forms.note_rejection("json_schema", "status 400: sent before") == first
+    line = forms.note_rejection("json_object", "status 422")
     assert not missing(line, "json_object (status 422)", "response_format")
-    forms.rejected("none", "whatever")
+    forms.note_rejection("none", "whatever")
     assert (forms.now, MOST_FALLBACKS) == ("none", 2)

@@ -14,7 +14,7 @@ from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ObservationRef, bits_of
 from jaxtrade.networks import distributions
-from jaxtrade.rl.listening import (
+from jaxtrade.rl.advice import (
     GATE,
     Trust,
     advised_action,

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jaxtrade.advisor.host.paid import Caps, Ledger, Spend, at_most, cost_of
+from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend, at_most, cost_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
@@ -22,14 +22,14 @@ def test_caps_refuse_before_they_are_exceeded_and_say_which():
         said = ledger.reserve(spend)
         assert bool(said) == bool(cap)
         assert cap in said
-    assert ledger.spent() == (3, 1000, 500)
+    assert ledger.sum_spend() == (3, 1000, 500)
 
 
 def test_what_was_booked_too_high_is_given_back():
     ledger = Ledger(None, Caps(tokens=1000))
     assert ledger.reserve(Spend(1, 1000, 7)) == ""
-    ledger.settle(Spend(1, 1000, 7), Spend(1, 60, 2))
-    assert ledger.spent() == (1, 60, 2)
+    ledger.book_cost(Spend(1, 1000, 7), Spend(1, 60, 2))
+    assert ledger.sum_spend() == (1, 60, 2)
     assert ledger.reserve(Spend(1, 940)) == ""
 
 
@@ -42,7 +42,7 @@ def test_two_that_share_a_file_share_the_caps(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         one, two = pool.map(book, ledgers)
     assert (one + two).count("") == 50
-    assert ledgers[0].spent() == ledgers[1].spent() == (50, 100, 150)
+    assert ledgers[0].sum_spend() == ledgers[1].sum_spend() == (50, 100, 150)
 
 
 def test_a_damaged_ledger_is_refused_not_reset(tmp_path):
@@ -59,7 +59,7 @@ def test_a_full_disk_refuses_and_books_nothing(tmp_path):
     with pytest.raises(StorageError, match="nothing is asked"):
         ledger.reserve(Spend(1))
     ledger._connection.execute("PRAGMA query_only=OFF")
-    assert ledger.spent() == Spend()
+    assert ledger.sum_spend() == Spend()
     assert ledger.reserve(Spend(1)) == ""  # no transaction was left open
 
 

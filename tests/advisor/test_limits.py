@@ -31,15 +31,15 @@ def test_never_more_than_the_limit_in_any_minute(limit):
 
 def test_concurrency_rises_by_one_per_ten_and_halves_at_overload():
     limit = Concurrency(8)
-    limit.overloaded(started=0.0, now=1.0)
+    limit.note_overload(started=0.0, now=1.0)
     assert limit.limit == 4
     for _ in range(19):
-        limit.succeeded()
+        limit.count_success()
     assert limit.limit == 5
-    limit.succeeded()
+    limit.count_success()
     assert limit.limit == 6
     for _ in range(100):
-        limit.succeeded()
+        limit.count_success()
     assert limit.limit == 8
 
 
@@ -47,10 +47,10 @@ def test_a_burst_of_overload_is_one_cut():
     """Requests begun before the cut do not show what it did."""
     limit = Concurrency(8)
     for _ in range(8):
-        limit.overloaded(started=0.0, now=1.0)
+        limit.note_overload(started=0.0, now=1.0)
     assert limit.limit == 4
     for now in (2.0, 3.0, 4.0):
-        limit.overloaded(started=now - 0.5, now=now)
+        limit.note_overload(started=now - 0.5, now=now)
     assert limit.limit == 1
 
 
@@ -61,7 +61,7 @@ def test_retries_never_exceed_their_share(steps):
     for is_request in steps:
         if is_request:
             requests += 1
-            budget.requested()
+            budget.count_request()
         else:
             retries += budget.retry()
         assert retries <= 3 + requests / 10 + 1e-6

@@ -11,7 +11,7 @@ import pytest
 from jaxtrade.advisor import questions
 from jaxtrade.advisor.host import blocks
 from jaxtrade.advisor.host.prompts import FIELDS
-from jaxtrade.advisor.questions import Earlier, Record
+from jaxtrade.advisor.questions import AnswerRecord, MarketHistory
 from tests.advisor.lookahead import book_in, leaks, question_in, world_at
 
 BAR = 2 * 120 + 43  # 10:14 of the third morning: no longer bar ends here
@@ -64,7 +64,7 @@ def test_the_news_that_is_shown(tmp_path):
 
 
 def one_ahead(method):
-    """A method of `Earlier` that reads one bar beyond the close."""
+    """A method of `MarketHistory` that reads one bar beyond the close."""
     return lambda self, bar, *rest: method(self, bar + 1, *rest)
 
 
@@ -72,7 +72,7 @@ def one_ahead(method):
 @pytest.mark.parametrize("name", ["window", "completed", "levels"])
 @of("desk")
 def test_a_block_that_peeks_is_found(name, template, tmp_path, monkeypatch):
-    monkeypatch.setattr(Earlier, name, one_ahead(getattr(Earlier, name)))
+    monkeypatch.setattr(MarketHistory, name, one_ahead(getattr(MarketHistory, name)))
     found = leaks(tmp_path, world_at(BAR), BAR, template)
     assert RISES in found
     assert not {each for each in found if "news" in each or "events" in each}
@@ -112,7 +112,7 @@ def test_a_value_shown_before_its_time_is_found(template, tmp_path, monkeypatch)
 @pytest.mark.slow
 @of("desk", "own")
 def test_an_outcome_that_ends_one_bar_after_the_close_is_found(template, tmp_path, monkeypatch):
-    monkeypatch.setattr(Record, "scorable", one_ahead(Record.scorable))
+    monkeypatch.setattr(AnswerRecord, "scorable", one_ahead(AnswerRecord.scorable))
     assert RISES in leaks(tmp_path, world_at(BAR), BAR, template)
 
 

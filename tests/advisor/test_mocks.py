@@ -10,7 +10,7 @@ import pytest
 from jaxtrade.advisor.host.mocks import (
     Available,
     Constant,
-    Delayed,
+    DelayedBackend,
     Failing,
     Permuted,
     Persistent,
@@ -40,7 +40,7 @@ MAKERS = {
     "persistent": lambda seed: Persistent(20, seed=seed),
     "permuted": lambda seed: Permuted(Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed),
     "shifted": lambda seed: Shifted(Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
-    "delayed": lambda seed: Delayed(Random(seed), 5),
+    "delayed": lambda seed: DelayedBackend(Random(seed), 5),
     "available": lambda seed: Available(Random(seed), 0.5, seed),
     "turning": lambda seed: Turning(Random(seed), Constant(), 100),
     "failing": lambda seed: Failing(),
@@ -173,12 +173,12 @@ def test_outside_the_known_bars_is_absence():
 
 def test_delay_gives_older_opinions():
     inner = Skilled(FUTURE, 1.0)
-    delayed = Delayed(inner, 30)
+    delayed = DelayedBackend(inner, 30)
     assert ask(delayed, bar=29).failure is Failure.EMPTY
     assert all(ask(delayed, bar=bar) == ask(inner, bar=bar - 30) for bar in range(30, 90))
-    assert ask(Delayed(inner, 0), bar=4) == ask(inner, bar=4)
+    assert ask(DelayedBackend(inner, 0), bar=4) == ask(inner, bar=4)
     with pytest.raises(ConfigError, match="-1"):
-        Delayed(inner, -1)
+        DelayedBackend(inner, -1)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 1.0])

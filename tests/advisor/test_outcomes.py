@@ -12,7 +12,7 @@ from jaxtrade.advisor.outcomes import (
     independent,
     log_odds,
     no_outcomes,
-    scored,
+    score_delta,
     what_followed,
 )
 from jaxtrade.advisor.table import Delta
@@ -54,7 +54,7 @@ def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session():
 def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain():
     followed = jnp.array([1, -1, 0, 1, 1], jnp.int8)
     sure = [(0, LONG, 0.9), (1, LONG, 0.9), (2, LONG, 0.9), (3, HOLD, 0.9), (4, SHORT, 0.2)]
-    found = scored(nothing_scored(2), delta(*sure, padding=3), followed, 1e9)
+    found = score_delta(nothing_scored(2), delta(*sure, padding=3), followed, 1e9)
     assert found.count.tolist() == pytest.approx([1, 2])
     assert found.hits.tolist() == pytest.approx([0, 1])
     assert found.brier.tolist() == pytest.approx([0.2**2, 0.1**2 + 0.9**2])
@@ -65,12 +65,12 @@ def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain():
 def test_old_outcomes_fade_in_the_order_in_which_rows_came():
     followed, memory, keep = jnp.ones(4, jnp.int8), 10.0, 1 - 1 / 10
     rows = ((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5))
-    at_once = scored(nothing_scored(1), delta(*rows), followed, memory)
+    at_once = score_delta(nothing_scored(1), delta(*rows), followed, memory)
     assert at_once.count.tolist() == pytest.approx([keep**2 + keep + 1])
     assert at_once.hits.tolist() == pytest.approx([keep + 1])
     one_by_one = nothing_scored(1)
     for row in (*rows, ()):
-        one_by_one = scored(one_by_one, delta(*[row][: len(row)], padding=2), followed, memory)
+        one_by_one = score_delta(one_by_one, delta(*[row][: len(row)], padding=2), followed, memory)
     for name in ("count", "hits", "blocks"):
         parts = getattr(one_by_one, name), getattr(at_once, name)
         np.testing.assert_allclose(*map(np.asarray, parts), rtol=1e-6)
@@ -97,13 +97,13 @@ def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(hits,
 def test_rows_are_summed_by_block_and_range():
     followed = jnp.array([1, -1, 1, 0] * 20, jnp.int8)
     rows = [(0, LONG, 0.9), (1, LONG, 0.9), (2, SHORT, 0.2), (3, LONG, 0.9), (64, SHORT, 0.9)]
-    found = scored(nothing_scored(2, bars=80), delta(*rows, padding=2), followed, 1e9).blocks
+    found = score_delta(nothing_scored(2, bars=80), delta(*rows, padding=2), followed, 1e9).blocks
     assert found.shape == (3, 2, 5)  # 80 bars in blocks of 30
     np.testing.assert_allclose(found[0, 1], [2, 2, 2, 0, 0])  # a hit and a miss, both long
     np.testing.assert_allclose(found[0, 0], [1, 1, -1, 1, -1])
     np.testing.assert_allclose(found[2, 1], [1, 1, -1, 1, -1])
     earlier = nothing_scored(2, "answers")
-    assert float(independent(scored(earlier, delta(rows[0]), followed, 1e9))) == 1.0
+    assert float(independent(score_delta(earlier, delta(rows[0]), followed, 1e9))) == 1.0
     assert float(independent(nothing_scored(2))) == 0.0
 
 
@@ -121,7 +121,7 @@ def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half():
     random = np.random.default_rng(1)
     followed = random.choice([-1, 1], 1000).astype(np.int8)
     given = answers(0.7, 1000, random, followed)
-    found = scored(nothing_scored(1), given, jnp.asarray(followed), 1e9)
+    found = score_delta(nothing_scored(1), given, jnp.asarray(followed), 1e9)
     worth = float(independent(found))
     assert 600 < worth <= 1000.5
     total = np.asarray(found.blocks, np.float64).sum(axis=(0, 1))
@@ -140,5 +140,5 @@ def test_an_advisor_that_turns_is_found_out():
     followed = random.choice([-1, 1], 1000).astype(np.int8)
     for share, sign in ((0.7, 1), (0.3, -1)):
         given = answers(share, 1000, random, followed)
-        outcomes = scored(outcomes, given, jnp.asarray(followed), 200.0)
+        outcomes = score_delta(outcomes, given, jnp.asarray(followed), 200.0)
         assert sign * float(log_odds(outcomes, 10.0, 2.5, 2.0)[0]) > 0.4

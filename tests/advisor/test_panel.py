@@ -26,10 +26,10 @@ from jaxtrade.advisor.table import (
     empty_table,
     look_up,
     make_view,
-    received,
+    write_delta,
 )
 from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.rl.listening import Trust, make_fusion
+from jaxtrade.rl.advice import Trust, make_fusion
 
 ROWS = 500  # a divisor of the bars of the large test, so that one advisor's rows come apart from another's
 
@@ -70,7 +70,7 @@ def scored_all(
 
     @jax.jit
     def step(table, outcomes, delta):
-        table = received(table, delta)
+        table = write_delta(table, delta)
         return table, panel_scored(outcomes, delta, table, jnp.asarray(followed, jnp.int8), memory)
 
     slots = np.arange(number * bars) if order is None else order.permutation(number * bars)
@@ -182,7 +182,9 @@ def test_a_panel_comes_within_a_tenth_of_the_exact_posterior():
 @pytest.mark.slow
 def test_a_panel_is_read_row_by_row_and_its_consensus_is_the_mean():
     bars = 10
-    table = received(empty_table(2 * bars), delta_of([(0, 4, 1), (1, 4, -1), (1, 5, -1)], bars, 6))
+    table = write_delta(
+        empty_table(2 * bars), delta_of([(0, 4, 1), (1, 4, -1), (1, 5, -1)], bars, 6)
+    )
     view = make_view(table, np.zeros(bars, np.int32), latency=(1,), max_age=3)
     both, one = look_up(view, jnp.int32(5)), look_up(view, jnp.int32(6))
     assert both.each.direction.tolist() == [1, -1]

@@ -5,8 +5,8 @@ together.
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.host.service import PanelSource, joined
-from jaxtrade.advisor.host.types import Statistics
+from jaxtrade.advisor.host.service import PanelSource, merge_counts
+from jaxtrade.advisor.host.types import ServiceCounts
 from tests.advisor.bridge_parts import HandSource, row
 
 BARS = 100
@@ -22,7 +22,7 @@ class Given(HandSource):
         return [[bar for bar, _ in wants] for wants in self.wants]
 
     def statistics(self):
-        counts = Statistics(asked=len(self.wants))
+        counts = ServiceCounts(asked=len(self.wants))
         counts.latency.add(0.5)
         counts.failures["timeout"] += 1
         return counts.snapshot(0, 0, mode="asking", cost=1.5)
@@ -69,5 +69,5 @@ def test_figures_are_put_together_and_kept_apart():
     assert [found[name] for name in names] == [2, {"timeout": 2}, 3.0, "asking"]
     assert sum(found["latency"]["counts"]) == 2
     assert [member["asked"] for member in found["members"]] == [1, 1]
-    unknown = joined([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}])
+    unknown = merge_counts([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}])
     assert unknown == {"cost": None, "mode": "a; b"}

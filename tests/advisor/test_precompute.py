@@ -10,9 +10,9 @@ import threading
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.compose import JOURNAL, LEDGER, Asked, journal_header
+from jaxtrade.advisor.compose import JOURNAL, LEDGER, AskProgress, journal_header
 from jaxtrade.advisor.host.journal import Journal
-from jaxtrade.advisor.host.paid import Caps, Ledger, Spend
+from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
 from jaxtrade.advisor.table import load_table, read_snapshot
 from jaxtrade.cli import main
 from jaxtrade.cli.precompute import progress_line
@@ -245,7 +245,7 @@ def test_the_progress_line_by_hand():
     """A quarter after 100 s leaves 300 s."""
     counts = {"asked": 30, "prompt_tokens": 9000, "completion_tokens": 1000, "cost": 1.5}
     counts |= {"mode": "asking, breaker open", "unusable": {"think": 1, "prose": 2}}
-    assert progress_line(Asked(100, 25, 24, counts), 100.0).split("  ") == [
+    assert progress_line(AskProgress(100, 25, 24, counts), 100.0).split("  ") == [
         "25 of 100 bars (25%)",
         "24 advised",
         "0:05:00 left",

@@ -11,7 +11,7 @@ from jaxtrade.advisor.host.prompts import RAW_SLOTS
 from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns
 from jaxtrade.data.market import build_market
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import stamp
+from jaxtrade.formatting import stamp
 from tests.advisor.markets import EURUSD, book, config, market
 
 FEATURES = (

@@ -2,8 +2,8 @@
 remembered.
 """
 
-from jaxtrade.advisor.host.desk import Key, QuestionQueue, State
-from jaxtrade.advisor.host.types import Statistics
+from jaxtrade.advisor.host.desk import QuestionKey, QuestionQueue, State
+from jaxtrade.advisor.host.types import ServiceCounts
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question
 
@@ -11,7 +11,7 @@ NOW = 50.0
 
 
 def make(capacity=4, ttl=3):
-    return QuestionQueue(capacity, ttl, Statistics())
+    return QuestionQueue(capacity, ttl, ServiceCounts())
 
 
 def balance(queue):
@@ -28,7 +28,7 @@ def ready(queue, now=NOW):
 
 
 def key(bar, version="v1"):
-    return Key(bar, version)
+    return QuestionKey(bar, version)
 
 
 def test_most_wanted_first_and_of_equals_the_older():

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from jaxtrade.advisor.host.blocks import (
     QUOTES,
     UNSAFE,
-    Event,
     Feed,
     NewsItem,
+    ScheduledEvent,
     events_block,
     news_block,
     plain,
-    quoted,
+    quote_items,
 )
 from jaxtrade.config.service import ContextConfig
 from tests.advisor.made import made_book
@@ -84,7 +84,7 @@ def test_no_text_closes_its_quotation(texts):
         for when, (source, text) in pairs
     )
     events = tuple(
-        Event.model_construct(time=when, name=name, importance="high", actual=value)
+        ScheduledEvent.model_construct(time=when, name=name, importance="high", actual=value)
         for when, (name, value) in pairs
     )
     shown = news_block(Feed(news, ""), "ES", 100.0, "UTC", chosen)
@@ -134,7 +134,7 @@ def test_a_long_text_is_cut():
 
 def test_only_plain_text_is_quoted():
     with pytest.raises(ValueError, match="plain"):
-        quoted("NEWS", [{"text": "NEWS>>>"}])
+        quote_items("NEWS", [{"text": "NEWS>>>"}])
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from jaxtrade.advisor.host.backends import Sampled, calls_of, combined, merged
+from jaxtrade.advisor.host.backends import SampledBackend, calls_of, combine_samples, merge_answers
+from jaxtrade.advisor.host.ledger import Spend
 from jaxtrade.advisor.host.openai import OpenAIBackend
-from jaxtrade.advisor.host.paid import Spend
 from jaxtrade.advisor.host.registry import check_kind, make_backend
 from jaxtrade.advisor.host.types import Answer, Failure, advice_of
 from jaxtrade.errors import ConfigError
@@ -51,7 +51,7 @@ def test_the_majority_and_its_agreement(votes, direction, confidence):
     """In any order, whatever confidence the samples claim."""
     names = {"L": LONG, "S": SHORT, "F": FLAT}
     for order, claimed in ((votes, 0.9), (votes[::-1], 0.1)):
-        found = combined([said(names[vote], claimed) for vote in order])
+        found = combine_samples([said(names[vote], claimed) for vote in order])
         assert found == advice_of(direction, confidence, 0.2, 30)
 
 
@@ -59,8 +59,8 @@ def test_risk_and_horizon_are_medians():
     """Of 0.3 and 0.4 the middle, of 10 and 30 the lower."""
     given = ((0.1, 5), (0.9, 60), (0.3, 10), (0.4, 30))
     samples = [said(LONG, risk=risk, horizon=horizon) for risk, horizon in given]
-    assert combined(samples)[4:] == (pytest.approx(0.35), 10)
-    assert combined(samples[:3])[4:] == (0.3, 10)
+    assert combine_samples(samples)[4:] == (pytest.approx(0.35), 10)
+    assert combine_samples(samples[:3])[4:] == (0.3, 10)
     assert said(LONG, confidence=0.0).direction == 0
 
 
@@ -77,7 +77,7 @@ UNUSABLE = bad(Failure.PARSE, raw="no", prompt_tokens=10, completion_tokens=1, r
     ],
 )
 def test_half_of_the_samples_must_be_usable(parts, usable):
-    found = merged(parts, 4)
+    found = merge_answers(parts, 4)
     assert (found.advice is not None) == usable
     assert found.failure is (None if usable else parts[-1].failure)
     assert found.parts == tuple(parts)
@@ -107,10 +107,10 @@ class Script:
 def test_each_sample_gets_its_number_and_its_share_of_the_time(run):
     """deadline_s is the time of one request: a question has that of all its samples."""
     script = Script(answer(LONG), answer(SHORT), answer(LONG))
-    running = run(Sampled(script, 3), deadline_s=60.0, workers=1)
+    running = run(SampledBackend(script, 3), deadline_s=60.0, workers=1)
     running.want(1)
     assert running.asked(3)
-    assert running.service.take(9) == [(1, combined([said(LONG), said(SHORT), said(LONG)]))]
+    assert running.service.take(9) == [(1, combine_samples([said(LONG), said(SHORT), said(LONG)]))]
     assert [number for number, _ in script.asked] == [0, 1, 2]
     assert all(60.0 - SOON < seconds <= 60.0 + SOON for _, seconds in script.asked)
 
@@ -152,7 +152,7 @@ def serve(run):
 
     def new(url, samples, **options):
         backend = OpenAIBackend(base_url=url, model="m", temperature=0.7, seed=40)
-        return run(Sampled(backend, samples), workers=1, **options)
+        return run(SampledBackend(backend, samples), workers=1, **options)
 
     return new
 
@@ -196,7 +196,7 @@ def test_requests_that_were_not_made_are_given_back(script, asked, answered, ser
         running = serve(server.url, 4, attempts=1, max_calls=100)
         running.want(1)
         assert running.asked(asked)
-        assert running.service._ledger.spent() == Spend(asked, answered * (321 + 45), 0)
+        assert running.service._ledger.sum_spend() == Spend(asked, answered * (321 + 45), 0)
         running.stop()
         found = running.counts
         assert len(server.requests) == asked

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from jaxtrade.advisor.host import service
-from jaxtrade.advisor.host.paid import Caps, Ledger
+from jaxtrade.advisor.host.ledger import Caps, Ledger
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.config.service import ServiceOptions
@@ -62,7 +62,7 @@ def test_a_hung_ledger_or_disk_does_not_reach_the_caller(run, monkeypatch):
     assert service._JOIN_S < 3.0
     monkeypatch.setattr(service, "_JOIN_S", 0.3)
     known = lambda entry: hangs.set() or not gate.wait(60)  # noqa: E731
-    monkeypatch.setattr(running.service._desk, "_known", known)
+    monkeypatch.setattr(running.service._desk, "_answer_from_cache", known)
     running.want(10**6)
     assert hangs.wait(10)
     began = time.perf_counter()
@@ -229,7 +229,7 @@ def test_a_listener_that_raises_ends_nothing():
     def script(asked, deadline, attempt):
         return good() if asked.bar else lambda: 1 // 0  # type: ignore[return-value]
 
-    with AdviceService(ScriptedBackend(script), ServiceOptions(), tell=deaf) as asked:
+    with AdviceService(ScriptedBackend(script), ServiceOptions(), log=deaf) as asked:
         asked.submit([(question(bar), 1.0 / (bar + 1)) for bar in range(10)])
         assert until(lambda: asked.statistics()["done"] == 9)
         assert asked.statistics()["unreported"] == 1
@@ -355,7 +355,7 @@ def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path):
     sold = book.read_text().split()
     assert set(sold) == set(map(str, range(600)))
     assert len(sold) - 600 <= 2 * 4
-    assert Ledger(tmp_path / "ledger", Caps()).spent().calls >= len(sold)
+    assert Ledger(tmp_path / "ledger", Caps()).sum_spend().calls >= len(sold)
 
 
 def test_a_forked_child_leaves_its_parents_service_alone():

@@ -94,7 +94,7 @@ def stress(seed, chunks, bars, backend, options):
     """
     rng, taken, reported = random.Random(seed), [], []
     others, hanging = threading.active_count(), backend.count_anew()  # of a run before
-    service = AdviceService(backend, options, tell=reported.append)
+    service = AdviceService(backend, options, log=reported.append)
     for _ in range(chunks):
         service.submit(
             [(question(rng.randrange(bars)), rng.random()) for _ in range(rng.randrange(65))]

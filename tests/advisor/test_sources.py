@@ -68,7 +68,7 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives):
 @pytest.mark.parametrize("number", [float("nan"), 1e39, "0.9", None])
 def test_what_is_no_float32_is_left_out(lives, number):
     service, reported = HandService(), []
-    live = lives(service, tell=reported.append)
+    live = lives(service, log=reported.append)
     wrong = [ADVICE._replace(confidence=number), ADVICE._replace(buy=number)]
     service.ready.extend(enumerate([wrong[0], ADVICE, wrong[1]]))
     assert until(lambda: live.statistics()["rows_refused"] == 2)
@@ -100,7 +100,7 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives):
             raise errors[bar]
         return question(6 if bar == 5 else bar)
 
-    live = lives(service, question_of, tell=reported.append)
+    live = lives(service, question_of, log=reported.append)
     for _ in range(3):
         live.want([(bar, 1.0) for bar in range(7)])
     assert until(lambda: len(service.batches) == 3)
@@ -138,12 +138,12 @@ class Blocked(HandService):
 
 def test_a_submission_that_hangs_holds_nobody_up():
     service, longest = Blocked(), 0.0
-    live = Live(service, question, tell=[].append)
+    live = Live(service, question, log=[].append)
     bridge = Bridge(live, 100, 4)
     threads = threading.active_count()
     for update in range(1100):
         began = time.perf_counter()
-        bridge.wanted(np.array([update % 90, 91]), np.ones(2))
+        bridge.request(np.array([update % 90, 91]), np.ones(2))
         bridge.delta(update)
         longest = max(longest, time.perf_counter() - began)
     assert longest < SOON
@@ -170,7 +170,7 @@ def test_a_service_that_raises_is_contained(lives, error):
             raise error("sk-CANARY")
 
     reported = []
-    live = lives(Broken(), tell=reported.append)
+    live = lives(Broken(), log=reported.append)
     for _ in range(3):
         live.want([(1, 1.0)])
     assert until(lambda: live.statistics()["contained"].get(f"asking {error.__name__}") == 3)
@@ -187,7 +187,7 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     rng, got, shown, end = np.random.default_rng(0), [], [], time.monotonic() + 60
     while len(got) < T and time.monotonic() < end:
         bars = rng.permutation(np.setdiff1d(np.arange(T), got))[:64]
-        bridge.wanted(bars.astype(np.int32), rng.random(len(bars)).astype(np.float32))
+        bridge.request(bars.astype(np.int32), rng.random(len(bars)).astype(np.float32))
         delta = bridge.delta(len(shown))
         real = delta.bars < T
         assert int(delta.version) == (bridge.version if real.any() else 0)
@@ -203,5 +203,5 @@ def test_every_answer_is_handed_out_once_and_replays(tmp_path):
     assert counts["queries_per_update"] == pytest.approx(T / len(shown))
     replay = replaying(read_journal(tmp_path / "journal.jsonl"), T, M)
     assert [bytes_of(replay.delta(update)) for update in range(len(shown))] == shown
-    replay.wanted(np.array([1]), np.array([1.0]))  # of no effect
+    replay.request(np.array([1]), np.array([1.0]))  # of no effect
     assert replay.memory()["in_flight"] == []

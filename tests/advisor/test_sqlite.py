@@ -4,16 +4,16 @@ something else.
 
 import sqlite3
 
-from jaxtrade.advisor.host import paid
-from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger, Spend, is_busy
+from jaxtrade.advisor.host import ledger as books
+from jaxtrade.advisor.host.ledger import AdviceCache, Caps, Ledger, Spend, is_busy
 
 CONNECT = sqlite3.connect
 MAKE_CACHE = (
-    f"BEGIN IMMEDIATE; {paid._TABLE}; PRAGMA application_id={paid._CACHE}; "
-    f"PRAGMA user_version={paid.FORMAT}; COMMIT"
+    f"BEGIN IMMEDIATE; {books._TABLE}; PRAGMA application_id={books._CACHE}; "
+    f"PRAGMA user_version={books.FORMAT}; COMMIT"
 )
 MAKE_LEDGER = (
-    f"BEGIN IMMEDIATE; PRAGMA application_id={paid._LEDGER}; CREATE TABLE other (x); COMMIT"
+    f"BEGIN IMMEDIATE; PRAGMA application_id={books._LEDGER}; CREATE TABLE other (x); COMMIT"
 )
 
 
@@ -58,4 +58,4 @@ def test_a_ledger_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
     could = meet(monkeypatch, path, MAKE_LEDGER)
     opened = Ledger(path, Caps())
     assert len(could) == 1
-    assert opened.spent() == Spend()
+    assert opened.sum_spend() == Spend()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxtrade.advisor.host.types import Histogram, Statistics
+from jaxtrade.advisor.host.types import Histogram, ServiceCounts
 from tests.advisor.balance import imbalance
 
 
@@ -19,7 +19,7 @@ def test_quantiles_are_upper_edges_and_never_above_the_longest():
 
 
 def test_the_law_finds_what_is_lost_and_what_is_counted_twice():
-    counts = Statistics(
+    counts = ServiceCounts(
         submitted=9, deduped=1, cache_hit=1, done=1, failed=1, expired=1, dropped=1, poisoned=1
     )
     assert imbalance(counts.snapshot(1, 1)) == 0

@@ -9,12 +9,12 @@ from jaxtrade.advisor.table import (
     AdviceSeen,
     Delta,
     demand,
-    dropped,
     empty_table,
+    is_dropped,
     look_up,
     make_view,
-    received,
     session_starts,
+    write_delta,
 )
 
 BARS = 100
@@ -30,14 +30,14 @@ def delta(bars, version, size=4, side=1.0):
 
 
 def test_rows_are_written_by_bar_and_padding_is_dropped():
-    table = received(empty_table(BARS), delta([3, 99], 1))
+    table = write_delta(empty_table(BARS), delta([3, 99], 1))
     assert np.flatnonzero(table.version).tolist() == [3, 99]
     assert table.rows[99].tolist() == pytest.approx([0, 1, 0, 0.7, 0.2, 99])
     assert int(table.newest) == 1
-    again = received(table, delta([3], 2, side=-1.0))
+    again = write_delta(table, delta([3], 2, side=-1.0))
     assert again.version[np.array([3, 99])].tolist() == [2, 1]
     assert float(again.rows[3, 1]) == -1.0
-    padded = received(table, delta([], 0))
+    padded = write_delta(table, delta([], 0))
     jax.tree.map(np.testing.assert_array_equal, padded, table)
 
 
@@ -45,7 +45,7 @@ def test_advice_is_read_a_lag_later_and_never_across_a_session():
     """Sessions 0 to 9, 10 to 15 and 16 to 99; row 14 looks before its session, row 16 at one before
     it, row 46 at a bar without advice."""
     starts = session_starts(np.array([0, 10, 16]), np.array([8, 14, 98]), BARS)
-    table = received(empty_table(BARS), delta([10, 11, 40], 3))
+    table = write_delta(empty_table(BARS), delta([10, 11, 40], 3))
     view = make_view(table, starts, latency=(5,), max_age=5)
     seen = look_up(view, jnp.int32(15))
     assert (bool(seen.valid), int(seen.version), int(seen.direction)) == (True, 3, 1)
@@ -91,7 +91,7 @@ def test_which_bar_is_read_is_that_of_a_plain_loop():
 def test_what_is_kept_back_depends_on_the_episode_and_the_bar():
     view = make_view(empty_table(BARS), np.zeros(BARS, np.int32), drop_episode=0.25, drop_bar=0.5)
     episodes, rows = jnp.arange(400)[:, None], jnp.arange(300)
-    shut = np.asarray(dropped(view, jnp.uint32(5), episodes, rows))
+    shut = np.asarray(is_dropped(view, jnp.uint32(5), episodes, rows))
     whole = shut.all(axis=1)
     assert float(whole.mean()) == pytest.approx(0.25, abs=0.07)
     assert float(shut[~whole].mean()) == pytest.approx(0.5, abs=0.02)
@@ -99,7 +99,7 @@ def test_what_is_kept_back_depends_on_the_episode_and_the_bar():
 
 def test_the_most_wanted_bars_without_advice_come_first():
     want = jnp.zeros(BARS).at[5:9].set(jnp.array([1.0, 4.0, 3.0, 2.0]))
-    table = received(empty_table(BARS), delta([6], 1))
+    table = write_delta(empty_table(BARS), delta([6], 1))
     bars, weight = demand(want, jnp.ones(BARS, bool).at[8].set(False), table.version, 3)
     assert bars[:2].tolist() == [7, 5]
     assert weight.tolist() == [3.0, 1.0, 0.0]

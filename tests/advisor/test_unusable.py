@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.openai import OpenAIBackend
-from jaxtrade.advisor.host.policy import Use
+from jaxtrade.advisor.host.policy import ServiceUse
 from jaxtrade.advisor.host.replies import (
     CUT_OFF,
     WHAT,
@@ -138,7 +138,7 @@ def test_a_usable_answer_opens_all_workers_and_ends_the_row():
 
 
 def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again():
-    office = Office(pool=4, unusable_pause_after=N, use=Use(goes_on=False, doubted=True))
+    office = Office(pool=4, unusable_pause_after=N, use=ServiceUse(goes_on=False, doubted=True))
     office.want(*range(20))
     assert len(office.asked()) == 1
     office.answer(PROSE)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jaxtrade.advisor.host.replies import checked, one_line, verdict_of
+from jaxtrade.advisor.host.replies import check_answer, one_line, verdict_of
 from jaxtrade.advisor.host.types import Answer, Failure
 from tests.advisor.service_parts import ADVICE, bad, good
 
@@ -56,24 +56,24 @@ def test_a_proxy_s_page_is_not_the_model_s_text():
 )
 def test_unusable_advice_is_a_failure_and_no_opinion(name, value):
     """The old parsers turned "85 %" into 0.0 and 42 into 1.0; here it is absence."""
-    answer = checked(good()._replace(advice=ADVICE._replace(**{name: value})))
+    answer = check_answer(good()._replace(advice=ADVICE._replace(**{name: value})))
     assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
 
 
 def test_an_answer_with_neither_advice_nor_failure_is_empty():
-    assert checked(Answer(None)).failure is Failure.EMPTY
-    assert checked(good()) == good()
+    assert check_answer(Answer(None)).failure is Failure.EMPTY
+    assert check_answer(good()) == good()
 
 
 @pytest.mark.parametrize("tokens", [-5, 10**30, 2.5, None, True])
 def test_a_usage_that_cannot_be_is_unknown(tokens):
     """A negative one would give budget back."""
-    assert checked(good()._replace(prompt_tokens=tokens)) == good(0, 0)
+    assert check_answer(good()._replace(prompt_tokens=tokens)) == good(0, 0)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf])
 def test_a_latency_that_cannot_be_is_unknown(seconds):
-    assert checked(good()._replace(latency=seconds)) == good()._replace(latency=0.0)
+    assert check_answer(good()._replace(latency=seconds)) == good()._replace(latency=0.0)
 
 
 def test_messages_hold_no_control_characters_and_end():

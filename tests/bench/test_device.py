@@ -279,7 +279,7 @@ def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch):
 
     monkeypatch.setenv("XLA_FLAGS", "--mine")
     monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
-    monkeypatch.setattr(internals, "knows", lambda flags: True)
+    monkeypatch.setattr(internals, "supports_xla_flags", lambda flags: True)
     found = PARTS["command_buffers"].measure(context("command_buffers", jobs))
     assert flags == [None, f"--mine {programs.DETERMINISTIC} --xla_gpu_enable_command_buffer="]
     assert found["ratios"] == {"a: on/off": {"wall": 2.0, "cpu": 2.0}}

@@ -9,7 +9,7 @@ Python versions.
 import argparse
 from pathlib import Path
 
-from jaxtrade.cli.parser import build_parser, grouped
+from jaxtrade.cli.parser import build_parser, group_commands
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 BEGIN, END = "<!-- commands:begin -->\n", "<!-- commands:end -->"
@@ -79,7 +79,7 @@ def generated():
     """The generated part."""
     commands = below(build_parser())
     lines = []
-    for heading, names in grouped(commands).items():
+    for heading, names in group_commands(commands).items():
         lines += [f"### {heading.capitalize()}", ""]
         for name in names:
             for leaf in leaves(f"jaxtrade {name}", *commands[name]):

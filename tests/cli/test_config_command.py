@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from jaxtrade.cli import config_command, main, shared
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.config.load import all_keys, sections, written
+from jaxtrade.config.load import all_keys, format_yaml, sections
 from jaxtrade.config.yaml12 import parse_yaml
 from tests.messages import refuses
 
@@ -264,5 +264,5 @@ def test_a_table_fits_its_width():
     ],
 )
 def test_a_written_value_is_read_back(value):
-    assert parse_yaml(f"key: {written(value)}", "written") == {"key": value}
-    assert "\n" not in written(value)
+    assert parse_yaml(f"key: {format_yaml(value)}", "written") == {"key": value}
+    assert "\n" not in format_yaml(value)

@@ -166,9 +166,9 @@ def test_an_ablation_takes_flags_over_test(monkeypatch, tmp_path):
         found.extend(configs)
         raise ConfigError("far enough")
 
-    from jaxtrade.runs import compute
+    from jaxtrade.runs import xla_settings
 
-    monkeypatch.setattr(compute, "settle", stop)
+    monkeypatch.setattr(xla_settings, "apply_xla_settings", stop)
     given = [
         "ablate",
         "advisor",

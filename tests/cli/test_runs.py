@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.cli import main
 from jaxtrade.cli.runs import ORDERS
 from jaxtrade.errors import ConfigError
-from jaxtrade.runs.inventory import entries_in, ordered
+from jaxtrade.runs.inventory import entries_in, sort_entries
 from tests.structure import ROOT
 from tests.test_status import at, gone
 
@@ -209,7 +209,7 @@ def test_the_order(tmp_path):
     entries = entries_in(tmp_path)
 
     def names(order, backwards=False):
-        return [entry.name for entry in ordered(entries, order, backwards)]
+        return [entry.name for entry in sort_entries(entries, order, backwards)]
 
     assert names("name") == ["a", "b", "c"]
     assert names("name", True) == ["c", "b", "a"]

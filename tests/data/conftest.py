@@ -9,7 +9,7 @@ from jaxtrade.data.calendar.schedule import schedule_for
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.findings import bar_findings
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import bundled, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars, load_bundled
 from jaxtrade.data.read.validate import PRICES
 
 HEADER = "time,open,high,low,close,volume"
@@ -43,7 +43,7 @@ def write(tmp_path):
 
 @pytest.fixture(scope="session")
 def es_bars():
-    return bundled(get_contract("ES"))
+    return load_bundled(get_contract("ES"))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pandas as pd
 
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import bundled, from_frame
+from jaxtrade.data.read.bars import from_frame, load_bundled
 
 ES = get_contract("ES")
 SPLICE = "2013-10-10"
@@ -23,7 +23,7 @@ PRICES = ("open", "high", "low", "close")
 
 
 def lifted_bars():
-    bars = bundled(ES)
+    bars = load_bundled(ES)
     later = trade_dates(bars.time, ES) >= np.datetime64(SPLICE)
     prices: dict[str, Any] = {name: getattr(bars, name) * 0.25 + LIFT * later for name in PRICES}
     frame = pd.DataFrame(

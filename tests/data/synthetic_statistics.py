@@ -14,7 +14,7 @@ from scipy import stats
 
 from jaxtrade.config import DataConfig
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.read.bars import Bars, bundled
+from jaxtrade.data.read.bars import Bars, load_bundled
 from jaxtrade.data.synthetic import bars_of_kind
 
 OPENING, NOON, CLOSING, NIGHT = (570, 600), (710, 740), (930, 960), (60, 120)  # exchange minutes
@@ -107,12 +107,12 @@ def compared() -> dict[str, Bars]:
     es, nq, euro = (get_contract(symbol) for symbol in ("ES", "NQ", "EURUSD"))
     start, end = "2014-01-01", "2014-12-31"
     return {
-        "real ES, 2013-10-07..11": bundled(es),
-        "real ES, 2020-01-06": bundled(es, expiry="202003"),
+        "real ES, 2013-10-07..11": load_bundled(es),
+        "real ES, 2020-01-06": load_bundled(es, expiry="202003"),
         "`nq_like` ES": bars_of_kind(es, DataConfig()),
         "`nq_like` NQ": bars_of_kind(nq, DataConfig()),
         "`phase_randomised` ES": bars_of_kind(es, DataConfig(synthetic="phase_randomised")),
-        "real EURUSD, hours of 2014": bundled(euro, start=start, end=end),
+        "real EURUSD, hours of 2014": load_bundled(euro, start=start, end=end),
         "`phase_randomised` EURUSD": bars_of_kind(
             euro,
             DataConfig(synthetic="phase_randomised", synthetic_sessions=5000, start=start, end=end),

@@ -14,7 +14,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import first_passages
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import adjusted, load_bars
+from jaxtrade.data.read.bars import adjust_for_splits, load_bars
 from jaxtrade.data.sources import bars_of
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import assert_valid, utc
@@ -94,7 +94,7 @@ def five(prices):
     ],
 )
 def test_prices_before_the_date_by_hand(ratio, prices, expected):
-    bars = adjusted(five(prices), stated((DATE, ratio)))
+    bars = adjust_for_splits(five(prices), stated((DATE, ratio)))
     assert bars.close.tolist() == bars.open.tolist() == expected
     assert bars.close.dtype == np.int32
     np.testing.assert_allclose(bars.volume, 100 * float(stated((DATE, ratio))[0].fraction))
@@ -103,24 +103,24 @@ def test_prices_before_the_date_by_hand(ratio, prices, expected):
 def test_a_price_below_half_a_tick_is_refused():
     """0.5 goes to the even tick, 0."""
     with pytest.raises(DataError, match=r"data\.splits .* 0 to 12481 "):
-        adjusted(five([49923, 2]), stated((DATE, 4)))
+        adjust_for_splits(five([49923, 2]), stated((DATE, 4)))
 
 
 def test_bars_on_and_after_the_date_stay():
-    bars = adjusted(five([100, 200]), stated(("2013-10-08", 4)))
+    bars = adjust_for_splits(five([100, 200]), stated(("2013-10-08", 4)))
     assert bars.close.tolist() == [100, 200]
     assert bars.volume.tolist() == [100, 100]
     assert not missing(bars.notes[-1], "4:1", "2013-10-08", "0 of 2 bars")
 
 
 def test_two_splits_divide_by_both():
-    bars = adjusted(five([1200]), stated((DATE, 4), ("2014-01-02", "3:2")))
+    bars = adjust_for_splits(five([1200]), stated((DATE, 4), ("2014-01-02", "3:2")))
     assert bars.close.tolist() == [200]
     assert bars.volume.tolist() == [600]
 
 
 def test_the_notes_count_bars_and_rounded_prices():
-    bars = adjusted(five([4, 5, 6, 8]), stated((DATE, 4)))
+    bars = adjust_for_splits(five([4, 5, 6, 8]), stated((DATE, 4)))
     first, second = bars.notes
     assert not missing(first, "data.splits", "4:1", "2013-10-09", "4 of 4 bars")
     assert not missing(second, "data.splits", "8 of 16", "even")
@@ -133,7 +133,7 @@ def test_rounding_keeps_bars_valid_and_seconds_agree(es_bars):
     share = as_share(es_bars, 1)
     coarse = longer(share, 300)
     splits = stated((DATE, 7))
-    fine, bars = adjusted(share, splits), adjusted(coarse, splits)
+    fine, bars = adjust_for_splits(share, splits), adjust_for_splits(coarse, splits)
     assert any("fell between two ticks" in note for note in bars.notes)
     assert_valid(bars)
     assert not first_passages(bars, fine, 0.0).mismatched.any()
@@ -154,7 +154,7 @@ def test_quotes_are_adjusted_alike(write):
 def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
     with pytest.raises(DataError, match=r"data\.splits, .*adjusted already"):
         build_market(
-            adjusted(as_share(es_bars), stated((DATE, 4))),
+            adjust_for_splits(as_share(es_bars), stated((DATE, 4))),
             make_config({"data": {"splits": [{"date": DATE, "ratio": 4}]}}),
         )
 

@@ -8,7 +8,7 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.data.contracts import BUNDLED, get_contract
 from jaxtrade.data.market import load_market
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from tests.data.conftest import utc
 
 PAIRS = ("GBPUSD", "USDJPY", "USDCHF")
@@ -16,7 +16,7 @@ PAIRS = ("GBPUSD", "USDJPY", "USDCHF")
 
 @pytest.fixture(scope="module")
 def pairs():
-    return {symbol: bundled(get_contract(symbol)) for symbol in PAIRS}
+    return {symbol: load_bundled(get_contract(symbol)) for symbol in PAIRS}
 
 
 def row(bars, stamp):

@@ -29,7 +29,7 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
 )
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.read.bars import bundled, load_bars
+from jaxtrade.data.read.bars import load_bars, load_bundled
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import table_of
 from tests.messages import missing
@@ -211,14 +211,14 @@ def test_good_fridays_with_a_payrolls_report():
 def test_sessions_after_the_verified_dates_are_marked_as_projected():
     first, last = np.datetime64("2026-12-28"), np.datetime64("2027-01-08")
     schedule = table_schedule(ES, first, last)
-    assert schedule.dates[schedule.projected].astype(str).tolist() == [
+    assert schedule.dates[schedule.is_projected].astype(str).tolist() == [
         f"2027-01-0{d}" for d in (4, 5, 6, 7, 8)
     ]
     (note,) = schedule.notes
     assert not missing(note, "2027-01-01..2027-01-08", "projected", "2026-12-31")
     verified = table_schedule(ES, first, np.datetime64("2026-12-31"))
     assert verified.notes == ()
-    assert not verified.projected.any()
+    assert not verified.is_projected.any()
 
 
 # --- against real bars ----------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_the_real_es_week_agrees_with_the_table(es_bars):
 @pytest.mark.slow
 def test_real_eurusd_hours_agree_but_for_known_holes():
 
-    bars = bundled(FX)
+    bars = load_bundled(FX)
     found = findings(table_of(bars), bars.time, 3600, FX)
     assert [f[:10] for f in found] == [
         "2007-01-09",

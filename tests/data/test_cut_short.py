@@ -8,13 +8,13 @@ import pytest
 
 from jaxtrade.cli import main
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.data.calendar.schedule import in_session, trade_dates
+from jaxtrade.data.calendar.schedule import find_sessions, trade_dates
 from jaxtrade.data.calendar.sessions import cut_short
 from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check_text, describe_text
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import bundled
-from jaxtrade.notation import iso
+from jaxtrade.data.read.bars import load_bundled
+from jaxtrade.formatting import iso
 from tests import vendors
 from tests.data.conftest import set_to, table_of, utc
 from tests.data.damaged import regular_hours
@@ -84,7 +84,7 @@ def test_the_decision_window_counts(es_bars):
 def test_whole_files_say_nothing(es_bars):
     assert cuts(es_bars) == cuts(es_bars, OVERNIGHT) == ()
     assert cuts(regular_hours(es_bars)) == ()  # all sessions end at 16:00, before the flat time
-    eurusd = bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
+    eurusd = load_bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
     assert cuts(eurusd) == ()
     assert cuts(es_bars.rows(es_bars.time % 120 == 0)) == ()  # a thin market
 
@@ -100,7 +100,7 @@ def test_an_early_close_of_the_calendar_is_a_whole_session(es_bars):
     """
     bars = replace(es_bars, time=es_bars.time + 49 * 86_400 + 3600, places=None)
     schedule = table_of(bars)
-    traded = bars.rows(in_session(schedule, bars.time, trade_dates(bars.time, bars.contract))[1])
+    traded = bars.rows(find_sessions(schedule, bars.time, trade_dates(bars.time, bars.contract))[1])
     assert iso(traded.time[-1]) == "2013-11-29T18:14:00Z"
     assert cuts(traded) == ()
     (cut,) = cuts(until(traded, "2013-11-29T17:00"))
@@ -119,7 +119,7 @@ def test_a_long_bar_before_the_flat_time_is_no_cut(es_bars):
     """Hours of FX never end at 16:59. One that is missing at the end is one of 24, and two are a
     cut.
     """
-    eurusd = bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
+    eurusd = load_bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
     assert cuts(eurusd.rows(slice(0, -1))) == ()
     assert [cut.found for cut in cuts(eurusd.rows(slice(0, -8)))] == [16]
 

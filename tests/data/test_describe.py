@@ -19,10 +19,10 @@ from jaxtrade.data.describe import (
     stop_warning,
 )
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import bundled, from_frame
+from jaxtrade.data.read.bars import from_frame, load_bundled
 from jaxtrade.data.synthetic import session_minutes
 from jaxtrade.errors import DataError
-from jaxtrade.notation import local
+from jaxtrade.formatting import local
 from tests.data.conftest import set_to, table_of
 from tests.data.damaged import FIELDS, regular_hours
 from tests.messages import missing
@@ -66,7 +66,7 @@ def test_decision_hours_are_said(es_market):
         (lambda es: es, "session.overnight=true", ("18:00", "16:56", "16:59")),
         (regular_hours, "", ("09:30", "15:58", "16:59")),
         pytest.param(
-            lambda es: bundled(get_contract("EURUSD"), start="2014-01-06", end="2014-02-07"),
+            lambda es: load_bundled(get_contract("EURUSD"), start="2014-01-06", end="2014-02-07"),
             "",
             ("17:00", "13:00", "16:59"),
             marks=pytest.mark.slow,

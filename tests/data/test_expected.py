@@ -13,7 +13,7 @@ from jaxtrade.data.members import (
     check_split,
     most_sessions,
 )
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.errors import ConfigError
 from tests.data.conftest import split_of
 
@@ -22,7 +22,7 @@ from tests.data.conftest import split_of
 def test_the_dates_of_the_bundled_bars():
     for symbol, dates in BUNDLED.items():
         contract = get_contract(symbol)
-        bars = bundled(contract, roll="volume" if symbol == "ES" else "off")
+        bars = load_bundled(contract, roll="volume" if symbol == "ES" else "off")
         days = trade_dates(bars.time, contract)
         assert dates == (str(days.min()), str(days.max()))
     assert bundled_dates("ES", RunConfig().data) == ES_WEEK
@@ -34,7 +34,7 @@ def test_dates_select_among_those_of_one_contract(expiry):
     reach.
     """
     es = get_contract("ES")
-    days = trade_dates(bundled(es, expiry=expiry, start="2000-01-01").time, es)
+    days = trade_dates(load_bundled(es, expiry=expiry, start="2000-01-01").time, es)
     data = make_config({"data": {"expiry": expiry, "start": "2000-01-01"}}).data
     assert bundled_dates("ES", data) == (str(days.min()), str(days.max()))
 

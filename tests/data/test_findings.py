@@ -15,10 +15,10 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.describe import check, check_text, describe_text
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import bundled, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars, load_bundled
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
-from jaxtrade.notation import iso
+from jaxtrade.formatting import iso
 from tests.data.conftest import findings_of, set_to
 from tests.data.damaged import (
     FIELDS,
@@ -323,7 +323,7 @@ def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
     ],
 )
 def test_the_bundled_bars_have_no_findings(symbol, keys):
-    assert findings_of(bundled(get_contract(symbol), **keys)) == ()
+    assert findings_of(load_bundled(get_contract(symbol), **keys)) == ()
 
 
 @pytest.mark.parametrize("seconds", [120, 300, 900, 1800, 3600])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from jaxtrade.data.contracts import get_contract, load_contract
 from jaxtrade.data.formats.recognise import head_of, recognise
 from jaxtrade.data.read import tabular
-from jaxtrade.data.read.bars import bundled, from_frame, load_bars
+from jaxtrade.data.read.bars import from_frame, load_bars, load_bundled
 from jaxtrade.data.read.tabular import table_of_frame
 from jaxtrade.errors import DataError
 from tests import vendors
@@ -40,7 +40,7 @@ def es(es_bars):
 @pytest.fixture(scope="module")
 def eurusd():
     """Hours with bid and ask, over the change of New York's clock on 2013-11-03."""
-    return bundled(EURUSD, start="2013-10-28", end="2013-11-08")
+    return load_bundled(EURUSD, start="2013-10-28", end="2013-11-08")
 
 
 @pytest.fixture

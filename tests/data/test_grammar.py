@@ -116,7 +116,7 @@ def test_what_is_no_stamp_is_not_read(text):
     assert found.seconds.tolist() == [UNREAD, 1381104000 + 32700]
 
 
-def test_the_order_of_day_and_month_is_told():
+def test_the_order_of_day_and_month_is_logged():
     cells = ["07.10.2013 09:05", "7/10/2013 9:05 PM"]
     assert said(cells).seconds.tolist() == [UNREAD] * 2
     assert said(cells, "dmy").seconds.tolist() == [1381104000 + 32700, 1381104000 + 75900]

@@ -17,7 +17,7 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS
 from jaxtrade.data.market import build_market, feature_input, history_needed, load_market
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import set_to
 from tests.messages import missing
@@ -251,7 +251,7 @@ def test_too_few_bars_say_how_many_are_needed(es_bars):
 
 @pytest.fixture(scope="module")
 def crisis_bars():
-    return bundled(
+    return load_bundled(
         get_contract("EURUSD"), start="2008-10-01", end="2008-12-23"
     )  # hourly ranges of hundreds of ticks
 

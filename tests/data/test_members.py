@@ -14,7 +14,7 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
 from jaxtrade.data.markets import join, load_markets
 from jaxtrade.data.members import member_configs
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.data.sources import write_bars
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import files
@@ -141,7 +141,7 @@ def folder(tmp_path_factory):
     """Two pairs in files named after them, and a file of neither."""
     made = tmp_path_factory.mktemp("bars")
     for symbol, name in (("EURUSD", "eurusd_hours.csv.gz"), ("USDJPY", "USDJPY.csv.gz")):
-        bars = bundled(get_contract(symbol), start="2018-10-01", end="2018-12-31")
+        bars = load_bundled(get_contract(symbol), start="2018-10-01", end="2018-12-31")
         write_bars(bars, made).rename(made / name)
     (made / "EURUSDX.csv").write_text("time,open\n")
     return made

@@ -28,7 +28,7 @@ from jaxtrade.data.nulls.market import (
     sign_flipped_path,
 )
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullSpec, parse_null_spec
-from jaxtrade.data.read.bars import Bars, bundled
+from jaxtrade.data.read.bars import Bars, load_bundled
 from jaxtrade.data.read.roll import Leg
 from jaxtrade.data.read.validate import PRICES, Side
 from jaxtrade.errors import ConfigError, DataError
@@ -162,7 +162,7 @@ FX = set_to("data.market=EURUSD")
 
 @pytest.fixture(scope="module")
 def eurusd_market():
-    return build_market(bundled(EURUSD).rows(slice(0, 6_000)), FX)
+    return build_market(load_bundled(EURUSD).rows(slice(0, 6_000)), FX)
 
 
 def drawn(market, config, kind, seed=0, draw=0, row=0):

@@ -14,15 +14,15 @@ from jaxtrade.data.splits import (
     LEFT_OVER,
     OF_DATE,
     Reach,
+    add_look_backs,
     blocks,
+    find_touching_sessions,
     fold_of,
     folds_of,
-    in_rows,
     reach_bars,
     reach_of,
     reach_on,
     smoothed_bars,
-    touches,
 )
 
 PARAMETRIC = ("sma_5", "sma_200", "ema_9", "ema_40", "rsi_2", "rsi_14", "atr_14", "atr_20")
@@ -119,8 +119,8 @@ def test_a_feature_of_the_trade_date_reaches_to_its_first_bar():
     first = 10 * np.arange(4)
     last, opens, test = first + 5, np.repeat(first, 10), np.array([1])
     for date_back, touched in ((None, [1]), (2, [1, 2]), (0, [1])):
-        reach = in_rows(Reach(2, date_back=date_back), first, opens)
-        assert np.flatnonzero(touches(first, last, test, reach)).tolist() == touched
+        reach = add_look_backs(Reach(2, date_back=date_back), first, opens)
+        assert np.flatnonzero(find_touching_sessions(first, last, test, reach)).tolist() == touched
 
 
 def test_the_folds_of_a_market_are_purged_by_the_reach_on_it(planted):

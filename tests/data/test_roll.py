@@ -12,7 +12,7 @@ from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import feature_windows, window_ages
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market, load_market
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.data.read.validate import PRICES
 from jaxtrade.data.sources import bars_of, seconds_of
@@ -229,7 +229,7 @@ def test_finer_bars_follow_the_splices_of_the_bars(december, tmp_path):
 @pytest.fixture(scope="module")
 def around_the_roll():
     """December's contract until 2013-12-18, March's on the 19th and 20th."""
-    return bundled(ES, roll="volume", start="2013-12-02", end="2013-12-20")
+    return load_bundled(ES, roll="volume", start="2013-12-02", end="2013-12-20")
 
 
 def read_beside(bars, frame, path):
@@ -301,7 +301,7 @@ def test_quotes_follow_the_splices_of_the_bars(shared):
     dates = {"start": "2013-12-18", "end": "2013-12-20"}
     words = " ".join(f"data.{name}={day}" for name, day in dates.items())
     bars = bars_of(set_to(f"data.roll=volume data.quotes={quotes} data.stamp=open {words}"))
-    trades = bundled(ES, roll="volume", **dates)
+    trades = load_bundled(ES, roll="volume", **dates)
     assert bars.legs == trades.legs
     close = trades.close[np.isin(trades.time, bars.time)]
     assert len(close) == len(bars)

@@ -10,7 +10,7 @@ from jaxtrade.config import DataConfig, RunConfig, load_config
 from jaxtrade.data.calendar.schedule import findings
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import bundled, from_frame
+from jaxtrade.data.read.bars import from_frame, load_bundled
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import (
     bars_of_kind,
@@ -91,7 +91,7 @@ def test_the_walk_drifts_as_it_says(drift):
 
 def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
     """Its kurtosis and its memory are in docs/synthetic_statistics.md."""
-    real, copy = bundled(ES), kind("phase_randomised")
+    real, copy = load_bundled(ES), kind("phase_randomised")
     assert np.array_equal(real.time, copy.time)
     assert np.array_equal(real.volume, copy.volume)
     moves, made = (np.diff(np.log(each.close)) for each in (real, copy))

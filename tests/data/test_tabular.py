@@ -125,7 +125,7 @@ def test_a_file_is_read_or_refused_as_line_by_line(tmp_path_factory, raw, block)
     for name, cells in zip(names, zip(*expected, strict=True), strict=False):
         assert [table.cell(name, row) for row in range(len(table))] == list(cells)
         assert table.empty(name).tolist() == [not cell for cell in cells]
-        rest = table.chosen(np.arange(1, len(table)))
+        rest = table.select(np.arange(1, len(table)))
         np.testing.assert_array_equal(rest.numbers(name), table.numbers(name)[1:])
 
 

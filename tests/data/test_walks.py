@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from jaxtrade.config import WalkConfig, load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.members import check_walk_length
-from jaxtrade.data.splits import Reach, fold_of, paths_of, reach_of, touches, walk_folds
+from jaxtrade.data.splits import (
+    Reach,
+    find_touching_sessions,
+    fold_of,
+    paths_of,
+    reach_of,
+    walk_folds,
+)
 from jaxtrade.errors import ConfigError
 
 DAY = 10  # bars from one session's first decision bar to the next one's in the hand-worked tests
@@ -84,7 +91,7 @@ def test_cpcv_by_hand():
     ],
 )
 def test_what_a_reach_purges_behind_a_test_and_before_it(reach, touched):
-    found = touches(*sessions(5), np.array([2]), reach)
+    found = find_touching_sessions(*sessions(5), np.array([2]), reach)
     assert np.flatnonzero(found).tolist() == touched
 
 

@@ -11,7 +11,7 @@ from jaxtrade.data.calendar.schedule import file_schedule, schedule_for
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.findings import require_stated
-from jaxtrade.data.read.bars import bundled, load_bars
+from jaxtrade.data.read.bars import load_bars, load_bundled
 from jaxtrade.data.read.stamps import OWN_OFFSET
 from tests.data.conftest import findings_of, set_to, table_of
 from tests.messages import missing
@@ -23,7 +23,7 @@ HOUR = 3600
 @pytest.fixture(scope="module")
 def fx():
     """Five weeks of hours in winter."""
-    return bundled(EURUSD, start="2014-01-06", end="2014-02-07")
+    return load_bundled(EURUSD, start="2014-01-06", end="2014-02-07")
 
 
 def moved(bars, hours):

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from jaxtrade import doctor, limits
-from jaxtrade.doctor import CHECKS, LAYERS, Finding, Layer, Machine, check, crash_name, diagnose
+from jaxtrade.doctor import CHECKS, LAYERS, Finding, Layer, Machine, crash_name, diagnose, run_check
 from jaxtrade.limits import MachineLimits
 from tests.children import run_python
 from tests.reading import ROOT
@@ -50,7 +50,7 @@ def run_folder(folder, free, attempt=doctor.try_folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(doctor, "try_folder", attempt)
         patch.setattr(doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, free))
-        return check("run-folder", dataclasses.replace(HEALTHY, run_folder=folder))
+        return run_check("run-folder", dataclasses.replace(HEALTHY, run_folder=folder))
 
 
 FAULTS = {  # fault: (changes, verdict, name of the finding, part of what was measured, part of the fix)
@@ -136,7 +136,7 @@ FAULTS = {  # fault: (changes, verdict, name of the finding, part of what was me
 def found(**changes):
     """All findings but the one about this machine's own disk."""
     host = dataclasses.replace(HEALTHY, **changes)
-    return [check(name, host) for name in CHECKS if name != "run-folder"]
+    return [run_check(name, host) for name in CHECKS if name != "run-folder"]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_run_folder_good_full_slow_or_a_file(tmp_path):
 def test_the_module_runs_without_pydantic(tmp_path):
     code = (
         "import sys; sys.modules['pydantic'] = None; from pathlib import Path;"
-        "from jaxtrade.doctor import Machine, check;"
-        "print(check('run-folder', Machine(Path(sys.argv[1]))).measured)"
+        "from jaxtrade.doctor import Machine, run_check;"
+        "print(run_check('run-folder', Machine(Path(sys.argv[1]))).measured)"
     )
     done = run_python("-c", code, str(tmp_path), cwd=ROOT, timeout=60, check=True)
     assert done.stdout.startswith("not examined: import of pydantic")

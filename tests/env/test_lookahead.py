@@ -24,7 +24,7 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.data.read.validate import Side
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.actions import Action
@@ -64,8 +64,8 @@ def real_bars(market):
     if market in ("NQ", "USDJPY"):
         return synthetic_bars(contract, 4, seed=5)
     if market == "ES-roll":  # March's contract from 2013-12-19 on
-        return bundled(contract, roll="volume", start="2013-12-02", end="2013-12-20")
-    bars = bundled(contract)
+        return load_bundled(contract, roll="volume", start="2013-12-02", end="2013-12-20")
+    bars = load_bundled(contract)
     return bars.rows(slice(0, 5_000))
 
 

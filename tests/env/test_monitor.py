@@ -17,7 +17,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode, monitor
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.execution import empty_event
-from jaxtrade.env.monitor import FIGURES, close, keep, kept
+from jaxtrade.env.monitor import FIGURES, close, keep, select_monitored
 from jaxtrade.storage.monitor import LOST, ROWS
 from tests.env.worlds import (
     contract,
@@ -60,7 +60,7 @@ def test_an_episode_by_hand():
     """Equity 3000, 1000, 5000, 4000 mills: changes 3000, -2000, 4000, -1000; mean 1000, squared
     differences 4 + 9 + 9 + 4 = 26 million, so the deviation is sqrt(26e6 / 3) and the ratio 1000 /
     2943.92 = 0.339683."""
-    found = kept(stats_after([3000, 1000, 5000, 4000]), i32(4000))
+    found = select_monitored(stats_after([3000, 1000, 5000, 4000]), i32(4000))
     assert ints(found, "length", "drawdown", "max_drawdown") == [4, 1000, 2000]
     assert float(found.sharpe) == pytest.approx(0.339683, rel=1e-5)
 
@@ -92,7 +92,9 @@ def test_a_sharpe_ratio_without_variance_is_undefined(equities):
     """No step, one step, no change, and equal changes: the variance is 0 exactly, not a rounding
     error.
     """
-    assert np.isnan(kept(stats_after(equities), i32(equities[-1] if equities else 0)).sharpe)
+    assert np.isnan(
+        select_monitored(stats_after(equities), i32(equities[-1] if equities else 0)).sharpe
+    )
 
 
 def test_without_the_monitor_the_statistics_are_those_of_before():
@@ -100,7 +102,7 @@ def test_without_the_monitor_the_statistics_are_those_of_before():
     assert stats.monitor is None
     assert episode.count_change(stats, i32(5)) is stats
     with pytest.raises(ValueError, match="monitor=True"):
-        kept(stats, i32(0))
+        select_monitored(stats, i32(0))
 
 
 # ---- properties

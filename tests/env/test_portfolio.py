@@ -54,14 +54,18 @@ def test_names_and_targets_of_the_tables():
         "SELL_USDJPY",
     )
     units = jnp.array([1, -1])
-    found = observation.wanted(AllocateConfig(actions="increment"), units, jnp.int32(2)).tolist()
+    found = observation.list_targets(
+        AllocateConfig(actions="increment"), units, jnp.int32(2)
+    ).tolist()
     assert found == [[1, -1], [2, -1], [0, -1], [1, 0], [1, -2]]
-    assert observation.wanted(AllocateConfig(actions="table"), units, jnp.int32(2)).tolist() == [
+    assert observation.list_targets(
+        AllocateConfig(actions="table"), units, jnp.int32(2)
+    ).tolist() == [
         [0, 0],
         [2, 2],
         [-2, -2],
     ]
-    assert observation.wanted(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
+    assert observation.list_targets(AllocateConfig(), units, jnp.int32(1)).tolist()[5] == [1, -1]
 
 
 def test_one_symbol_has_three_targets():

@@ -22,8 +22,8 @@ from jaxtrade.env.shared import (
     in_ticks,
     next_offset,
     opening_ticks,
+    shift_position,
     table_of,
-    under,
     with_impact,
 )
 from jaxtrade.env.state import NO_LEVEL, EnvState, Position
@@ -321,9 +321,17 @@ def test_offsets_are_rounded_once_and_return_to_zero():
 
 def test_levels_that_do_not_exist_stay_where_they_are():
     held = Position(i32(-2), i32(100), i32(NO_LEVEL), i32(90), i32(0), i32(0), i32(7))
-    assert [int(x) for x in jax.tree.leaves(under(held, i32(3)))] == [-2, 97, NO_LEVEL, 87, 0, 0, 7]
+    assert [int(x) for x in jax.tree.leaves(shift_position(held, i32(3)))] == [
+        -2,
+        97,
+        NO_LEVEL,
+        87,
+        0,
+        0,
+        7,
+    ]
     flat = Position.flat()
-    assert worlds.leaves_differ(under(flat, i32(3)), flat) == []
+    assert worlds.leaves_differ(shift_position(flat, i32(3)), flat) == []
 
 
 # --- refused ----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF
-from jaxtrade.evaluation.record import checked, without_rules
-from jaxtrade.evaluation.side_by_side import begin, settle_bar
+from jaxtrade.evaluation.record import check_record, without_rules
+from jaxtrade.evaluation.side_by_side import begin, step_bar
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
@@ -32,7 +32,7 @@ def scan(
         state, carry = at.state, forget(carry, at.first)
         ref = env.ref(state, params)
         carry, order, action = act(carry, state, ref, params, jax.random.fold_in(key, state.row))
-        at, record = settle_bar(env, rewarded, params, renew, at, ref, order, jnp.int32(action))
+        at, record = step_bar(env, rewarded, params, renew, at, ref, order, jnp.int32(action))
         return (at, carry), record
 
     begun = begin(env, params, jnp.int32(0)), carry
@@ -65,4 +65,4 @@ def in_sequence(
             np.bool_(renew),
         )
     )
-    return checked(record, agent.name, decisions, renew)
+    return check_record(record, agent.name, decisions, renew)

@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.pictures import style
-from jaxtrade.evaluation.pictures.training import (
+from jaxtrade.evaluation.plots import style
+from jaxtrade.evaluation.plots.training import (
     LITTLE,
     Advisor,
-    advice_figure,
-    apart,
-    effective,
-    points,
+    calibration_points,
+    count_non_overlapping,
+    effective_sample_size,
+    plot_advice,
     wilson,
 )
 from tests.evaluation.test_pictures import overlaps, titles
@@ -56,8 +56,8 @@ def test_wilson_by_hand():
 
 
 def test_answers_that_do_not_overlap_are_counted():
-    assert apart(np.array([0, 29, 30, 31, 60, 60, 100]), 30) == 4
-    assert apart(np.zeros(0, int), 30) == 0
+    assert count_non_overlapping(np.array([0, 29, 30, 31, 60, 60, 100]), 30) == 4
+    assert count_non_overlapping(np.zeros(0, int), 30) == 0
 
 
 def test_points_by_hand():
@@ -71,7 +71,7 @@ def test_points_by_hand():
         np.array([True, False, True, True, True]),
         9,
     )
-    middle, top = points(one, BINS, HORIZON)
+    middle, top = calibration_points(one, BINS, HORIZON)
     assert (middle.confidence, middle.rate, middle.scored, middle.effective) == (
         pytest.approx(0.45),
         0.5,
@@ -87,7 +87,10 @@ def test_independent_answers_are_worth_their_number():
     more.
     """
     rng = np.random.default_rng(1)
-    found = [effective(10 * np.arange(2000), rng.random(2000) < 0.6, HORIZON) for _ in range(50)]
+    found = [
+        effective_sample_size(10 * np.arange(2000), rng.random(2000) < 0.6, HORIZON)
+        for _ in range(50)
+    ]
     assert max(found) <= 2000.0
     assert np.mean(found) > 0.85 * 2000
 
@@ -99,7 +102,9 @@ def test_answers_that_repeat_each_other_are_worth_their_runs():
     rng, bars, covered, naive = np.random.default_rng(2), np.arange(2000), 0, 0
     for _ in range(300):
         hits = np.repeat(rng.random(34) < 0.5, 60)[rng.integers(60) :][:1980]
-        low, high = wilson(float(hits.mean()), effective(bars[: len(hits)], hits, HORIZON))
+        low, high = wilson(
+            float(hits.mean()), effective_sample_size(bars[: len(hits)], hits, HORIZON)
+        )
         covered += low <= 0.5 <= high
         low, high = wilson(float(hits.mean()), len(hits))
         naive += low <= 0.5 <= high
@@ -108,12 +113,12 @@ def test_answers_that_repeat_each_other_are_worth_their_runs():
 
 
 def test_few_windows_count_what_does_not_overlap():
-    assert effective(np.arange(50), np.arange(50) % 2 == 0, HORIZON) == 2.0
-    assert effective(np.arange(3000), np.ones(3000, bool), HORIZON) == 100.0
+    assert effective_sample_size(np.arange(50), np.arange(50) % 2 == 0, HORIZON) == 2.0
+    assert effective_sample_size(np.arange(3000), np.ones(3000, bool), HORIZON) == 100.0
 
 
 def test_one_advisor():
-    figure = advice_figure([advisor(300)], rows(), BINS, HORIZON, "Advice on ES")
+    figure = plot_advice([advisor(300)], rows(), BINS, HORIZON, "Advice on ES")
     trust, agreement, left = figure.axes
     assert titles(figure)[-1].startswith("Hit rate")
     assert left.texts[0].get_text() == "chance"
@@ -133,7 +138,7 @@ def test_several_advisors_have_their_own_colours_and_a_legend_that_covers_nothin
     suffixes = tuple(f"/{i}" for i in range(number))
     name = "http://127.0.0.1:8000/v1/of-some-length-and-more"
     each = [advisor(200, suffix=suffix, name=name, seed=i) for i, suffix in enumerate(suffixes)]
-    figure = advice_figure(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
+    figure = plot_advice(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
     trust, _, left = figure.axes
     assert len({line.get_color() for line in trust.lines[:number]}) == min(number, 6)
     assert figure.legends[0].get_texts()[0].get_text().endswith("…, 200 scored")
@@ -155,14 +160,14 @@ def test_several_advisors_have_their_own_colours_and_a_legend_that_covers_nothin
     ],
 )
 def test_little_evidence_is_said(number, said):
-    figure = advice_figure([advisor(number)], rows(), BINS, HORIZON, "Advice on ES")
+    figure = plot_advice([advisor(number)], rows(), BINS, HORIZON, "Advice on ES")
     assert titles(figure)[-1].endswith(said)
     assert overlaps(figure) == []
 
 
 def test_a_weak_point_is_hollow():
-    figure = advice_figure([advisor(60)], rows(), BINS, HORIZON, "Advice on ES")
-    worth = [point.effective for point in points(advisor(60), BINS, HORIZON)]
+    figure = plot_advice([advisor(60)], rows(), BINS, HORIZON, "Advice on ES")
+    worth = [point.effective for point in calibration_points(advisor(60), BINS, HORIZON)]
     marks = [
         each
         for each in figure.axes[-1].collections
@@ -174,15 +179,15 @@ def test_a_weak_point_is_hollow():
 
 def test_a_run_without_rows_or_advice_has_no_picture(tmp_path):
     path = tmp_path / "advice.png"
-    assert not style.write(advice_figure([advisor(9)], [], BINS, HORIZON, "t"), path)
-    assert not style.write(advice_figure([], rows(), BINS, HORIZON, "t"), path)
+    assert not style.write(plot_advice([advisor(9)], [], BINS, HORIZON, "t"), path)
+    assert not style.write(plot_advice([], rows(), BINS, HORIZON, "t"), path)
     assert not path.exists()
-    drawn = advice_figure([advisor(9)], rows(trust=None), BINS, HORIZON, "t")
+    drawn = plot_advice([advisor(9)], rows(trust=None), BINS, HORIZON, "t")
     assert style.write(drawn, path)
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_trust_that_stays_zero_has_an_axis():
-    figure = advice_figure([advisor(9)], rows(trust=0.0), BINS, HORIZON, "t")
+    figure = plot_advice([advisor(9)], rows(trust=0.0), BINS, HORIZON, "t")
     assert figure.axes[0].get_ylim() == (-0.5, 0.5)
     assert math.isclose(figure.axes[0].lines[0].get_ydata()[0], 0.0)

@@ -222,7 +222,7 @@ def test_a_policy_with_a_memory_has_only_the_ablation():
     assert None not in found.methods[2].values
     part = found.to_json()["methods"][0]["parts"][0]
     assert part["value"] == {"value": None, "why": found.methods[0].why}
-    assert "gradient: n/a: " in grids.shown({"ES": [found]}, False)
+    assert "gradient: n/a: " in grids.format_results({"ES": [found]}, False)
 
 
 @pytest.mark.slow
@@ -250,15 +250,15 @@ def test_it_needs_a_policy(ppo):
 
 @pytest.mark.slow
 def test_text_and_json(ppo, first):
-    text = grids.shown({"ES": [first]}, False)
+    text = grids.format_results({"ES": [first]}, False)
     lines = text.splitlines()
     names = [method.name for method in first.methods]
     assert lines[0].split()[-5:] == ["slots", *names, "($)"]
     assert lines[1].split()[:2] == [FEATURES[0], "5"]
     assert any(line.startswith("NOTE: gradient, permutation: ") for line in lines)
-    document = json.loads(grids.shown({"ES": [first]}, True))["attribution"]
+    document = json.loads(grids.format_results({"ES": [first]}, True))["attribution"]
     assert [method["name"] for method in document["methods"]] == names
     assert document["methods"][0]["parts"][0]["value"]["value"] == first.methods[0].values[0]
     assert sum(document["slots"].values()) == ppo[0].observation_size
-    both = json.loads(grids.shown({"ES": [first], "NQ": [first]}, True))
+    both = json.loads(grids.format_results({"ES": [first], "NQ": [first]}, True))
     assert list(both) == ["ES", "NQ"]

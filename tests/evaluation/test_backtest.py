@@ -21,7 +21,7 @@ from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import Agent, PolicyAct
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.evaluation.trades import account_figures, assemble_trades, coverage, figures_of
+from jaxtrade.evaluation.trades import account_metrics, assemble_trades, coverage, metrics_of
 from tests.evaluation.tiny import (
     HAND_BARS,
     WARM,
@@ -48,7 +48,7 @@ def test_buy_and_hold_by_hand():
         for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")
     ] == [4, 45_840, 4_160, 25_000, 3, 9]
     assert trades.reason.tolist() == [ExitReason.FLAT]
-    figures = figures_of(record, trades, decisions, 50_000)
+    figures = metrics_of(record, trades, decisions, 50_000)
     assert figures["net_profit"] == 45.84
     assert figures["return_pct"] == pytest.approx(0.09168)
     assert figures["max_drawdown"] == 87.5
@@ -86,7 +86,7 @@ def test_accounts_start_again_after_a_bust():
     assert record.account.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert record.active.tolist() == [True, True, True, False, False] * 3
     assert not record.mask[~record.active, Action.BUY].any()
-    figures = account_figures(record, decisions)
+    figures = account_metrics(record, decisions)
     assert figures == {
         "accounts": 3,
         "passed": 0,
@@ -136,7 +136,7 @@ def test_account_passes_on_realised_profit_and_a_new_one_opens(on_target, ends, 
     )
     assert np.flatnonzero(record.end == EndReason.TARGET).tolist() == ends
     assert record.equity[decisions.last].tolist() == equity
-    figures = account_figures(record, decisions)
+    figures = account_metrics(record, decisions)
     assert (figures["accounts"], figures["passed"], figures["open_at_end"]) == counts
     assert figures["reached_target"] == 1
 
@@ -300,7 +300,7 @@ def test_accounts_that_only_daily_loss_can_end():
     assert record.equity[decisions.last].tolist() == [45_840, 91_680, 91_680 + lost, 45_840]
     assert record.account[decisions.last].tolist() == [0, 0, 0, 1]
     assert record.high_water[decisions.last].tolist() == [110_420, 156_260, 156_260, 110_420]
-    figures = account_figures(record, decisions)
+    figures = account_metrics(record, decisions)
     assert figures["net_profit"] == pytest.approx((91_680 + lost + 45_840) / 1000)
     names = ("accounts", "failed_daily_loss", "breaches", "open_at_end")
     assert [figures[name] for name in names] == [2, 1, 1, 1]

@@ -16,8 +16,13 @@ from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import baselines, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.evaluation.challenge import account_odds, pass_probability, refusal
-from jaxtrade.evaluation.challenge_accounts import Challenge, SessionPaths, ends_in_order, lives
+from jaxtrade.evaluation.challenge import account_odds, pass_probability, why_not_simulated
+from jaxtrade.evaluation.challenge_accounts import (
+    Challenge,
+    SessionPaths,
+    ends_in_order,
+    play_accounts,
+)
 from jaxtrade.evaluation.statistics.resampling import day_blocks
 from tests.evaluation.challenge_reference import slow_ends
 from tests.evaluation.test_challenge_paths import MARKET, account
@@ -98,7 +103,7 @@ def test_accounts_end_as_one_after_the_other(bars, data):
     challenge = Challenge(paths, chosen)
     found = slow_ends(paths, chosen, order)
     assert ends_in_order(challenge, np.array([order]))[0].tolist() == [end for end, _ in found]
-    one = lives(challenge, np.array([order]))
+    one = play_accounts(challenge, np.array([order]))
     ended = next((i for i, (end, _) in enumerate(found) if end), len(found) - 1)
     first = next((i + 1 for i, (_, reached) in enumerate(found[: ended + 1]) if reached), 0)
     assert one.passed.tolist() == [first]
@@ -125,7 +130,7 @@ def test_an_account_ends_inside_a_session_and_the_next_one_opens_at_the_next():
     paths = paths_of([[(3, 3, 3), (3, -6, -6)], [(2, 0, 2)]])
     found = ends_in_order(Challenge(paths, rules(drawdown=5, target=3)), np.array([[0, 1, 1, 1]]))
     assert found.tolist() == [[EndReason.TARGET, EndReason.NONE, EndReason.TARGET, EndReason.NONE]]
-    kept = lives(
+    kept = play_accounts(
         Challenge(paths, rules(drawdown=5, target=3, stop_at_target=False)), np.array([[0, 1]])
     )
     assert (kept.passed.tolist(), kept.bust.tolist()) == (
@@ -172,7 +177,7 @@ def test_a_fair_walk_passes_as_often_as_the_formula_says(freeze, expected):
         fair_walk(4000, 300, 20_000, seed=1),
         account(profit_target=3000.0, drawdown=2500.0, freeze=freeze),
     )
-    found = lives(challenge, np.random.default_rng(3).integers(0, 4000, (10_000, 1000)))
+    found = play_accounts(challenge, np.random.default_rng(3).integers(0, 4000, (10_000, 1000)))
     assert abs(np.mean(found.passed > 0) - expected) < 0.016
     assert np.all((found.passed > 0) | (found.bust > 0))  # none is out of time
 
@@ -273,7 +278,7 @@ def test_what_is_reported_of_an_evaluation():
 def test_refusals(sections, why):
     market = hand_market(2)
     env, params, _ = setup(market, market.every, **sections)
-    found = refusal(env, params)
+    found = why_not_simulated(env, params)
     assert why in found if why else found == ""
 
 

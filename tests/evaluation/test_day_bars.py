@@ -10,7 +10,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.data.market import load_market
-from jaxtrade.evaluation.openings import NO_BARS, day_bars
+from jaxtrade.evaluation.test_set_history import NO_BARS, day_bars
 
 
 def market(*overrides):

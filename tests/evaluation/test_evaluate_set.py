@@ -14,15 +14,15 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import metrics, report
+from jaxtrade.evaluation import metrics, results_table
 from jaxtrade.evaluation.evaluate import standard_agents, write
 from jaxtrade.evaluation.evaluators import evaluate
-from jaxtrade.evaluation.members import for_member, member_sessions, members_of
+from jaxtrade.evaluation.padding import for_member, member_sessions, members_of
 from jaxtrade.evaluation.result import total_equity
 from jaxtrade.evaluation.side_by_side import step_all
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.runs.setup import prepare
-from jaxtrade.runs.stored import StoredEvaluation
+from jaxtrade.runs.stored_run import StoredEvaluation
 from tests.messages import missing
 from tests.rl.test_train import assert_same
 
@@ -168,9 +168,9 @@ def test_the_table_shows_each_symbol_and_all_together(result):
 @pytest.mark.slow
 def test_accounts_without_limits_show_one_pass(result):
     document = json.loads(json.dumps(result.to_json()))
-    free = report.to_html(document)
+    free = results_table.to_html(document)
     document["settings"]["rules"]["daily_loss"] = 1_000.0
-    limited = report.to_html(document)
+    limited = results_table.to_html(document)
     for words in ("account rules off", "rules on", "accounts opened"):
         assert words not in free
         assert words in limited

@@ -11,7 +11,7 @@ from jaxtrade.evaluation import grids
 from jaxtrade.evaluation.backtest import Lane, backtest, run_lanes
 from jaxtrade.evaluation.baselines import NO_ACTION, Agent, PolicyAct, forget_episode, greedy
 from jaxtrade.evaluation.evaluate import agent_key
-from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delayed
+from jaxtrade.evaluation.grids import LONGEST, TOO_LATE, delay_agent
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
 from tests.evaluation.tiny import WALK, hand_market, lively, rule, setup, tiny_market
@@ -38,7 +38,7 @@ def read_column(policy, memory, ref, params, key, explore):
 
 
 def run(env, params, agent, bars, market=HAND):
-    late = agent if bars is None else delayed(agent, env, bars)
+    late = agent if bars is None else delay_agent(agent, env, bars)
     decisions = decision_bars(market.data, params.sessions)
     return backtest(env, late, params, decisions, "strategy", KEY)
 
@@ -140,7 +140,7 @@ def test_without_a_latency_every_bit_is_the_evaluators(made):
     agents = [policy, *(rule(name, env) for name in ("sma_cross", "random", "buy_hold", "flat"))]
     plain, late = (
         run_lanes(env, [Lane(each, params, decisions, KEY) for each in some], "strategy")
-        for some in (agents, [delayed(each, env, 0) for each in agents])
+        for some in (agents, [delay_agent(each, env, 0) for each in agents])
     )
     assert_same(plain, late)
     assert all(len(set(record.action.tolist())) >= 3 for record in plain[:3])
@@ -184,4 +184,4 @@ def test_a_latency_that_the_queue_cannot_hold_is_refused(hand):
     env, _ = hand
     for bars in (-1, LONGEST + 1):
         with pytest.raises(ValueError, match=r"expected 0 \.\. 3"):
-            delayed(scripted(env, [H] * 10), env, bars)
+            delay_agent(scripted(env, [H] * 10), env, bars)

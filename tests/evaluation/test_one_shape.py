@@ -6,8 +6,8 @@ import pytest
 
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.members import in_one_shape
-from jaxtrade.evaluation.record import Steps, decision_bars
+from jaxtrade.evaluation.padding import in_one_shape
+from jaxtrade.evaluation.record import EvaluationSteps, decision_bars
 from jaxtrade.types import Quotes
 from tests.evaluation.tiny import setup, tiny_market, walk
 
@@ -34,7 +34,7 @@ def test_markets_have_one_shape_and_their_sessions_keep_their_order(alone):
 def test_a_program_with_too_few_steps_is_refused(alone):
     params = alone[0]
     with pytest.raises(DataError, match=r"bars=157, longest=59, sessions=3"):
-        decision_bars(params.market, params.sessions, Steps(3, 60, 9))
+        decision_bars(params.market, params.sessions, EvaluationSteps(3, 60, 9))
 
 
 def test_markets_of_other_features_are_refused(alone):

@@ -5,20 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.openings import (
+from jaxtrade.evaluation.statistics import dsr, pbo, psr, trial_variance
+from jaxtrade.evaluation.test_set_history import (
     HeldOutDays,
     SplitHistory,
+    drop_policy,
     history_lines,
     latest,
-    of_all,
-    openings_of,
+    list_looks,
     trial_matrix,
     trials_of,
     with_policy,
     with_trials,
 )
-from jaxtrade.evaluation.statistics import dsr, pbo, psr, trial_variance
-from jaxtrade.storage.trials import SplitOpening
+from jaxtrade.storage.trials import SplitLook
 from tests.messages import missing
 
 WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
@@ -26,7 +26,7 @@ WEEK = ("2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04", "2024-01-05")
 
 def opening(config, dates, net, data="d", bars=None):
     values = {policy: tuple(map(float, row)) for policy, row in net.items()}
-    return SplitOpening(
+    return SplitLook(
         "train",
         "r",
         config,
@@ -56,12 +56,12 @@ OPENINGS = [
 
 
 def test_openings_are_of_the_same_data_and_of_any_of_the_days():
-    assert openings_of(OPENINGS, days(WEEK)) == [*OPENINGS[:4], OPENINGS[5]]
-    assert openings_of(OPENINGS, days(WEEK[3:])) == [*OPENINGS[:3], OPENINGS[5]]
-    assert openings_of(OPENINGS, days(WEEK, "other")) == [OPENINGS[4]]
-    assert openings_of(OPENINGS, days(["2025-01-01"])) == []
+    assert list_looks(OPENINGS, days(WEEK)) == [*OPENINGS[:4], OPENINGS[5]]
+    assert list_looks(OPENINGS, days(WEEK[3:])) == [*OPENINGS[:3], OPENINGS[5]]
+    assert list_looks(OPENINGS, days(WEEK, "other")) == [OPENINGS[4]]
+    assert list_looks(OPENINGS, days(["2025-01-01"])) == []
     without_days = OPENINGS[0]._replace(dates=(), net={})
-    assert openings_of([without_days], days(["2024-01-03"])) == [without_days]
+    assert list_looks([without_days], days(["2024-01-03"])) == [without_days]
 
 
 def test_days_are_the_same_if_their_bars_are_whatever_features_were_made_of_them():
@@ -73,7 +73,7 @@ def test_days_are_the_same_if_their_bars_are_whatever_features_were_made_of_them
     both = opening("c", WEEK, {"0": [9] * 5}, "two", es | {"NQ": tuple("vwxyz")})
     nothing = opening("c", WEEK, {}, "no bars", {"ES": ("",) * 5})
     every, asked = [first, features, later, elsewhere, both, nothing], days(WEEK, bars=es)
-    assert openings_of(every, asked) == [first, features, later, both]
+    assert list_looks(every, asked) == [first, features, later, both]
     names = [("a", "d"), ("b", "other features"), ("a", "another file"), ("c", "two")]
     known = [(*name, "0") for name in names]
     assert trials_of([first, features, later, both]) == known
@@ -81,14 +81,14 @@ def test_days_are_the_same_if_their_bars_are_whatever_features_were_made_of_them
     assert trials == known[:2], "the others lack a day, or hold another symbol"
     assert matrix.T.tolist() == [[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]
     assert trial_matrix(every, days(WEEK[3:], bars={"ES": ("y", "z")}))[0] == known[:3]
-    assert openings_of([OPENINGS[0]], asked) == [OPENINGS[0]], (
+    assert list_looks([OPENINGS[0]], asked) == [OPENINGS[0]], (
         "a line of an earlier version, by its data"
     )
-    assert openings_of([OPENINGS[4]], asked) == []
+    assert list_looks([OPENINGS[4]], asked) == []
 
 
 def test_a_configuration_and_a_seed_are_one_trial_however_often_it_is_evaluated():
-    assert trials_of(openings_of(OPENINGS, days(WEEK))) == [
+    assert trials_of(list_looks(OPENINGS, days(WEEK))) == [
         ("a", "d", "0"),
         ("b", "d", "0"),
         ("b", "d", "1"),
@@ -97,7 +97,7 @@ def test_a_configuration_and_a_seed_are_one_trial_however_often_it_is_evaluated(
 
 
 def test_the_matrix_has_the_trials_with_every_day_and_their_latest_result():
-    trials, matrix = trial_matrix(openings_of(OPENINGS, days(WEEK)), days(WEEK[1:]))
+    trials, matrix = trial_matrix(list_looks(OPENINGS, days(WEEK)), days(WEEK[1:]))
     assert trials == [("a", "d", "0"), ("b", "d", "0"), ("b", "d", "1")]
     assert matrix.tolist() == [[2, 6, 0], [3, 7, 0], [4, 8, 0], [9, 9, 1]]
     trials, matrix = trial_matrix(OPENINGS, days(["2025-01-01"]))
@@ -134,7 +134,7 @@ def test_one_trial_is_deflated_by_nothing():
         in found.lines()[1]
     )
     assert list(found.lacking) == ["PBO"]
-    assert of_all(found).lines() == found.lines()[:1]
+    assert drop_policy(found).lines() == found.lines()[:1]
     assert history_lines(found)[:2] == found.lines()
     assert len(history_lines(found, {"x": "why"})) == 3
 
@@ -173,4 +173,4 @@ def test_without_a_log_the_number_of_trials_is_unknown():
 def test_the_latest_history_is_the_one_with_most_openings():
     assert latest([history(2), None, history(5), history(3)]) == history(5)
     assert latest([None]) is None
-    assert of_all(None) is None
+    assert drop_policy(None) is None

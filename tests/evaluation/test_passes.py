@@ -124,4 +124,4 @@ def test_episodes_of_several_sessions_are_refused():
     [lane] = lanes_of(setup, agents_of(setup, policies[:1])[:1])
     zero = np.zeros(5, np.int64)
     with pytest.raises(ValueError, match=r"if episode\.sessions is 1"):
-        run_sessions(setup.env, [lane], "account", [backtest.Start(zero, zero, zero, zero)])
+        run_sessions(setup.env, [lane], "account", [backtest.AccountStart(zero, zero, zero, zero)])

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.pictures import equity, style, training
-from jaxtrade.notation import MINUS, share, short_number
+from jaxtrade.evaluation.plots import equity, style, training
+from jaxtrade.formatting import MINUS, share, short_number
 from tests.evaluation.tiny import LENGTHS, walked
 from tests.messages import missing
 
@@ -84,7 +84,7 @@ def test_the_picture_has_the_figures_of_the_evaluation(result):
     won = int((agent.trades.net > 0).sum())
     lost = len(agent.trades) - won
     assert won > 0 < lost
-    prices, curves, drawdown, account = equity.figure_of(result, agent).axes
+    prices, curves, drawdown, account = equity.plot_result(result, agent).axes
     assert [marks(prices, "won"), marks(prices, "lost")] == [won, lost]
     assert marks(prices, "long entry") + marks(prices, "short entry") == len(agent.trades)
     assert {f"won ({won})", f"lost ({lost})"} <= set(legend(prices))
@@ -100,7 +100,7 @@ def test_no_text_covers_another(result, name):
     """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes
     stay apart.
     """
-    for drawn in (equity.figure_of, equity.day_figure):
+    for drawn in (equity.plot_result, equity.plot_day):
         assert overlaps(drawn(result, result.agent(name))) == []
 
 
@@ -134,7 +134,7 @@ def test_a_ruinous_random_does_not_flatten_the_others(result, ends, lowest, said
         np.arange(length), [0, length // 2, length - 1], [0, 1000 * lowest, 1000 * ends]
     ).astype(np.int64)
     result = with_random(result, wild)
-    figure = equity.figure_of(result, result.agent("buy_hold"))
+    figure = equity.plot_result(result, result.agent("buy_hold"))
     curves = figure.axes[1]
     low, high = curves.get_ylim()
     sensible = [
@@ -162,8 +162,8 @@ def test_a_random_agent_has_the_axis_of_its_own_picture(result):
     result = with_random(result, np.linspace(0, -50_000_000, length).astype(np.int64))
     alone = replace(result, agents=(result.agent("flat"), result.agent("random")))
     for shown in (
-        equity.figure_of(result, result.agent("random")),
-        equity.figure_of(alone, alone.agents[0]),
+        equity.plot_result(result, result.agent("random")),
+        equity.plot_result(alone, alone.agents[0]),
     ):
         curves = shown.axes[1]
         assert curves.get_ylim()[0] < 0 < curves.get_ylim()[1]
@@ -174,7 +174,7 @@ def test_a_random_agent_has_the_axis_of_its_own_picture(result):
 def test_many_trades_are_counted_and_not_marked(result, monkeypatch):
     agent = result.agent("random")
     monkeypatch.setattr(equity, "MOST_MARKS", len(agent.trades) - 1)
-    prices = equity.figure_of(result, agent).axes[0]
+    prices = equity.plot_result(result, agent).axes[0]
     assert f": {len(agent.trades)} trades" in prices.get_title(loc="left")
     assert marks(prices, "won") == 0
 
@@ -186,7 +186,7 @@ def test_the_day_is_that_with_most_trades(result):
     shown = equity.busiest(result, agent)
     assert len(shown.trades) == counts.max() == counts[shown.number]
     assert shown.last - shown.first + 1 == LENGTHS[shown.number] - 1
-    top, bottom = equity.day_figure(result, agent).axes
+    top, bottom = equity.plot_day(result, agent).axes
     assert marks(top, "won") + marks(top, "lost") == counts.max()
     profit = agent.trades.net[agent.trades.session == shown.number].sum() / 1000
     assert bottom.lines[-1].get_ydata()[-1] == pytest.approx(profit)
@@ -202,7 +202,7 @@ def test_a_day_without_trades_is_the_last_one_and_says_so(result):
     shown = equity.busiest(result, agent)
     assert (shown.number, len(shown.trades)) == (3, 0)
     assert equity.day_headline(result, agent, shown)[1].startswith("no trades in any")
-    assert legend(equity.day_figure(result, agent).axes[0]) == []
+    assert legend(equity.plot_day(result, agent).axes[0]) == []
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_the_levels_of_a_day_are_those_of_the_positions(result):
 @pytest.mark.slow
 def test_targets_are_dashed_and_stops_are_solid(result):
     agent = result.agent("random")
-    top = equity.day_figure(result, agent).axes[0]
+    top = equity.plot_day(result, agent).axes[0]
     drawn = {str(each.get_label()).split()[0]: each for each in top.collections}
     for name, dashed in (("stop", False), ("target", True)):
         assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
@@ -239,14 +239,14 @@ def test_targets_are_dashed_and_stops_are_solid(result):
 
 def test_a_level_is_one_line_as_long_as_it_holds():
     """A line for each bar would begin its dashes anew in each, and look solid."""
-    found = equity.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)])
+    found = equity.merge_levels([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)])
     assert found == [(3, 4, 8), (5, 6, 9), (8, 8, 9)]
-    assert equity.joined([]) == []
+    assert equity.merge_levels([]) == []
 
 
 def test_candles_group_bars():
-    assert equity.grouped(np.array([3, 9, 4, 1, 7]), 2, np.maximum).tolist() == [9, 4, 7]
-    assert equity.grouped(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
+    assert equity.reduce_groups(np.array([3, 9, 4, 1, 7]), 2, np.maximum).tolist() == [9, 4, 7]
+    assert equity.reduce_groups(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
 
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -297,7 +297,9 @@ def row(update, **changes):
 
 def test_the_training_shows_what_the_learner_reports():
     rows = [row(i, explained_variance=-5.0 if i == 1 else 0.5) for i in range(1, 6)]
-    figure = training.figure_of(rows, ["entropy", "explained_variance", "absent"], "Training on ES")
+    figure = training.plot_training(
+        rows, ["entropy", "explained_variance", "absent"], "Training on ES"
+    )
     assert [title.partition(",")[0] for title in titles(figure)] == [
         "Return per episode",
         "Actions",
@@ -319,12 +321,12 @@ def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path):
         {"update": 1, "steps": 10, "steps_per_second": 1.0, "my_loss": None},
         {"update": 2, "steps": 20, "steps_per_second": 1.0, "my_loss": 3.0},
     ]
-    assert titles(training.figure_of(rows, ["my_loss"], "t")) == ["My loss"]
-    assert titles(training.figure_of(rows[:1], ["my_loss"], "t")) == [
+    assert titles(training.plot_training(rows, ["my_loss"], "t")) == ["My loss"]
+    assert titles(training.plot_training(rows[:1], ["my_loss"], "t")) == [
         "My loss: undefined throughout"
     ]
-    assert style.write(training.figure_of(rows, [], "t"), tmp_path / "none.png")
-    assert not style.write(training.figure_of([], ["my_loss"], "t"), tmp_path / "absent.png")
+    assert style.write(training.plot_training(rows, [], "t"), tmp_path / "none.png")
+    assert not style.write(training.plot_training([], ["my_loss"], "t"), tmp_path / "absent.png")
     assert [path.name for path in tmp_path.iterdir()] == ["none.png"]
 
 
@@ -333,7 +335,7 @@ def test_seeds_are_a_median_and_a_band():
         row(i, **{"entropy/each": [1.0, 2.0, 9.0], "episode_reward/each": [i, i, i]})
         for i in (1, 2)
     ]
-    figure = training.figure_of(rows, ["entropy"], "t")
+    figure = training.plot_training(rows, ["entropy"], "t")
     entropy = figure.axes[2]
     assert entropy.lines[0].get_ydata().tolist() == [2.0, 2.0]
     band = entropy.collections[0].get_paths()[0].vertices[:, 1]
@@ -346,7 +348,9 @@ def test_the_best_checkpoint_is_marked_in_every_panel():
     not.
     """
     rows = [row(i) for i in range(1, 5)]
-    figure = training.figure_of(rows, ["entropy"], "t", [(1, -0.5), (2, 0.25), (4, 0.26)], best=2)
+    figure = training.plot_training(
+        rows, ["entropy"], "t", [(1, -0.5), (2, 0.25), (4, 0.26)], best=2
+    )
     assert len(figure.axes) == 4
     for axis in figure.axes:
         assert [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"] == [2000]
@@ -356,7 +360,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel():
     assert legend(scores) == ["best, kept"]
     assert any("validation, update 2" in text.get_text() for text in figure.texts)
     assert overlaps(figure) == []
-    plain = training.figure_of(rows, ["entropy"], "t")
+    plain = training.plot_training(rows, ["entropy"], "t")
     assert not [line for axis in plain.axes for line in axis.lines if line.get_linestyle() == ":"]
 
 
@@ -369,7 +373,7 @@ def test_the_best_checkpoint_is_marked_in_every_panel():
     ],
 )
 def test_steps_are_marked_at_round_numbers(steps, expected):
-    figure = training.figure_of(
+    figure = training.plot_training(
         [row(i, steps=i * steps // 4) for i in range(1, 5)], ["entropy"], "t"
     )
     figure.canvas.draw()
@@ -388,7 +392,7 @@ def test_a_run_of_few_updates_does_not_look_broken(updates):
     """Each update is a point that the edge does not cut off, and the areas of the actions begin at
     0.
     """
-    figure = training.figure_of([row(i) for i in range(1, updates + 1)], ["entropy"], "t")
+    figure = training.plot_training([row(i) for i in range(1, updates + 1)], ["entropy"], "t")
     reward, actions, _, _ = figure.axes
     assert (reward.lines[0].get_marker(), reward.lines[0].get_clip_on()) == ("o", False)
     for area in actions.collections:
@@ -401,21 +405,21 @@ def test_a_small_change_looks_small():
     """The axis of a share or a rate begins at 0; an entropy below 0 (of densities) is shown as it
     is.
     """
-    rates = training.figure_of(
+    rates = training.plot_training(
         [row(i, learning_rate=0.001 - i * 1e-6) for i in (1, 2)], ["learning_rate"], "t"
     ).axes[2]
     assert rates.get_ylim() == pytest.approx((0, 1.06 * 0.000999))
-    below = training.figure_of([row(i, entropy=-float(i)) for i in (1, 2)], ["entropy"], "t").axes[
-        2
-    ]
+    below = training.plot_training(
+        [row(i, entropy=-float(i)) for i in (1, 2)], ["entropy"], "t"
+    ).axes[2]
     assert below.get_ylim()[0] < -2
 
 
 def test_long_runs_are_averaged_in_groups():
     values = np.array([[1.0], [3.0], [np.nan], [5.0], [np.nan], [np.nan]])
-    assert training.thinned(values, 3)[:2].tolist() == [[2.0], [5.0]]
-    assert np.isnan(training.thinned(values, 3)[2, 0])
-    assert len(training.thinned(np.zeros((100_000, 1)))) == training.MOST_POINTS
+    assert training.thin(values, 3)[:2].tolist() == [[2.0], [5.0]]
+    assert np.isnan(training.thin(values, 3)[2, 0])
+    assert len(training.thin(np.zeros((100_000, 1)))) == training.MOST_POINTS
 
 
 def test_steps_are_short():

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from jaxtrade.evaluation.plot import draw_equity
+from jaxtrade.evaluation.plots.result import draw_equity
 from tests.messages import missing
 
 

@@ -16,7 +16,7 @@ from jaxtrade.env.params import make_env
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation import policy
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import sampled
+from jaxtrade.evaluation.baselines import make_sampling_agent
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
 def test_loaded_policy_acts_as_the_trained_one(trained):
     run, policy, env, params, algorithm = trained
     loaded, decisions = load_policy(run), decision_bars(MARKET.data, MARKET.every)
-    agent = sampled(algorithm, policy, env)
+    agent = make_sampling_agent(algorithm, policy, env)
     record = backtest(env, agent, params, decisions, "strategy", jax.random.key(2))
     observations = observed(env, record, params)[:59]
     masks = record.mask[:59]

@@ -13,12 +13,12 @@ import pytest
 from bench.learning import sections_of
 from jaxtrade.advisor.table import AdviceTable, make_view, session_starts
 from jaxtrade.evaluation.backtest import backtest
-from jaxtrade.evaluation.baselines import sampled
-from jaxtrade.evaluation.loaded import panel_seen
+from jaxtrade.evaluation.baselines import make_sampling_agent
+from jaxtrade.evaluation.loaded_policy import panel_seen
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.networks import distributions
-from jaxtrade.rl.listening import GATE, Trust, make_fusion
+from jaxtrade.rl.advice import GATE, Trust, make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from tests.evaluation.test_policy import PPO
@@ -73,7 +73,7 @@ def make(folder, fusion, **keys):
     save_policy_bundle(folder / "policy", policy, env, MARKET, config)
     record = backtest(
         env,
-        sampled(algorithm, policy, env),
+        make_sampling_agent(algorithm, policy, env),
         params,
         decision_bars(MARKET.data, MARKET.every),
         "strategy",

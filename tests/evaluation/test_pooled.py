@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.result import by_date, pooled, total_equity, trade_dates
+from jaxtrade.evaluation.result import by_date, pool_results, total_equity, trade_dates
 
 
 def evaluated(times, dates, *agents):
@@ -45,4 +45,4 @@ def test_profit_by_date_is_over_all_symbols_that_traded_then():
 
 def test_symbols_with_other_agents_are_not_pooled():
     with pytest.raises(ValueError, match="evaluated with different agents"):
-        pooled([evaluated([0], [], "greedy", "flat"), evaluated([0], [], "flat", "greedy")])
+        pool_results([evaluated([0], [], "greedy", "flat"), evaluated([0], [], "flat", "greedy")])

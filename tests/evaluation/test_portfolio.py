@@ -20,10 +20,10 @@ from jaxtrade.evaluation.joint import NAMES, evaluate_joint, joint_agents
 from jaxtrade.evaluation.records import ABSENT, read_records, write_records
 from jaxtrade.reporting.collect import choose, collect
 from jaxtrade.reporting.make import make
-from jaxtrade.rl.state import finished
+from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs.evaluate import Request, evaluate_run, replay_run
 from jaxtrade.runs.setup import policies_of, prepare
-from jaxtrade.runs.stored import StoredEvaluation, open_run
+from jaxtrade.runs.stored_run import StoredEvaluation, open_run
 from jaxtrade.runs.studies import grid_run
 from jaxtrade.runs.train import resume, run
 from tests import uncounted
@@ -56,7 +56,9 @@ def setup():
 
 @pytest.fixture(scope="module")
 def policy(setup):
-    return finished(policies_of(setup, setup.algorithm.init(jax.random.key(1), setup.params))[0])
+    return finish_policy(
+        policies_of(setup, setup.algorithm.init(jax.random.key(1), setup.params))[0]
+    )
 
 
 @pytest.fixture(scope="module")

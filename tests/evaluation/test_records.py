@@ -116,7 +116,7 @@ def test_equal_evaluations_give_equal_bytes(result, folder, tmp_path):
 )
 def test_columns_are_stored_without_loss(values, name):
     column = np.array(values, np.int64)
-    assert records._whole(name, records._stored(name, column)).tolist() == values
+    assert records._whole(name, records._encode_column(name, column)).tolist() == values
 
 
 def test_a_missing_or_damaged_file_says_what_to_do(folder, tmp_path):

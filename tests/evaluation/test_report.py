@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, report
+from jaxtrade.evaluation import baselines, results_table
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.evaluators import evaluate
 from tests.evaluation.tiny import (
@@ -48,7 +48,7 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert not missing(costs, "$2.08 per side", "$12.50 per market", "(1 tick)")
     lines = lines_of(hand_result)
     assert "daily Sharpe" not in lines
-    assert report.SHARPE in report.lacking_of(2)
+    assert results_table.SHARPE in results_table.lacking_of(2)
     assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
     assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
     assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
@@ -78,12 +78,12 @@ def test_an_account_without_limits_shows_one_pass(hand_result):
         assert "Strategy (account rules off)" in limited.table()
         assert "accounts opened" in limited.table()
     document = free.to_json()
-    assert report.one_pass(document)
+    assert results_table.one_pass(document)
     assert "account" in document["agents"]["flat"], "the document has both passes"
     document["agents"]["flat"]["account"]["net_profit"] += 1
-    assert not report.one_pass(document), "passes that differ are both shown"
+    assert not results_table.one_pass(document), "passes that differ are both shown"
     del document["settings"]["rules"]
-    assert not report.one_pass(document), "an earlier version did not say"
+    assert not results_table.one_pass(document), "an earlier version did not say"
 
 
 def test_twenty_sessions_have_a_daily_sharpe():
@@ -95,8 +95,8 @@ def test_twenty_sessions_have_a_daily_sharpe():
     sharpe = pnl.mean() / pnl.std(ddof=1) * 252**0.5
     assert agent.strategy_figures["sharpe_daily"] == pytest.approx(sharpe)
     assert result.agent("flat").strategy_figures["sharpe_daily"] is None
-    assert report.SHARPE in lines_of(result)
-    assert not report.lacking_of(20)
+    assert results_table.SHARPE in lines_of(result)
+    assert not results_table.lacking_of(20)
 
 
 def test_a_run_ends_with_its_verdict_and_a_short_table(hand_result):

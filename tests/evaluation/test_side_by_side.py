@@ -15,7 +15,7 @@ from jaxtrade.config import load_config
 from jaxtrade.data.splits import session_set
 from jaxtrade.evaluation import backtest, baselines, side_by_side
 from jaxtrade.evaluation.backtest import Lane, plan_of, run_lanes, run_passes
-from jaxtrade.evaluation.baselines import greedy, sampled
+from jaxtrade.evaluation.baselines import greedy, make_sampling_agent
 from jaxtrade.evaluation.evaluate import agent_key
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.rl.ppo import make_ppo
@@ -50,7 +50,7 @@ def agents_of(setup, policies):
         for i, policy in enumerate(policies)
         for agent in (
             greedy(setup.algorithm, policy, setup.env),
-            sampled(setup.algorithm, policy, setup.env),
+            make_sampling_agent(setup.algorithm, policy, setup.env),
         )
     ]
     rules = [

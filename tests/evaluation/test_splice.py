@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.config import make_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import build_market
-from jaxtrade.data.read.bars import bundled
+from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -42,7 +42,7 @@ def record_of(market):
 @pytest.mark.slow
 def test_a_jump_between_contracts_earns_nothing():
     """Positions, brackets and marks are those of the week as one contract, to the mill."""
-    record, covered = record_of(build_market(bundled(get_contract("ES")), CONFIG))
+    record, covered = record_of(build_market(load_bundled(get_contract("ES")), CONFIG))
     spliced, covered_too = record_of(build_market(lifted_bars(), CONFIG))
     assert covered == covered_too == 1
     assert len(record.equity) == 5 * DECISIONS

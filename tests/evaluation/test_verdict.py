@@ -3,18 +3,26 @@
 import numpy as np
 import pytest
 
-from jaxtrade.evaluation.report import Standing, compared, key_of, listed, mean_interval
+from jaxtrade.evaluation.results_table import (
+    AgentStanding,
+    compare_agents,
+    join_names,
+    mean_interval,
+    split_size_key,
+)
 from jaxtrade.text import several
 from tests.messages import missing
 
 
 def agent(name, *dollars, trades=3):
     """An agent that makes `dollars`, one number per session."""
-    return Standing(name, float(sum(dollars)), trades, (1000 * np.array(dollars)).astype(np.int64))
+    return AgentStanding(
+        name, float(sum(dollars)), trades, (1000 * np.array(dollars)).astype(np.int64)
+    )
 
 
 def said(*agents, kind="held-out"):
-    return compared(agents, several(len(agents[0].pnl), f"{kind} session".strip()))
+    return compare_agents(agents, several(len(agents[0].pnl), f"{kind} session".strip()))
 
 
 def test_one_session_is_luck():
@@ -41,22 +49,22 @@ def test_one_session_is_luck():
 
 def test_too_few_sessions_name_the_key_to_raise():
     few, enough = (
-        [Standing("greedy", float(days), 3, 1000 * np.ones(days, np.int64))] for days in (4, 5)
+        [AgentStanding("greedy", float(days), 3, 1000 * np.ones(days, np.int64))] for days in (4, 5)
     )
-    assert [key_of(split) for split in ("test", "validation", "train", None)] == [
+    assert [split_size_key(split) for split in ("test", "validation", "train", None)] == [
         "split.test_sessions",
         "split.validation_sessions",
         "",
         "",
     ]
     assert not missing(
-        compared(few, "4 dates", "trade date", key_of("test")),
+        compare_agents(few, "4 dates", "trade date", split_size_key("test")),
         "4 trade dates cannot",
         "skill from luck",
         "larger split.test_sessions",
     )
-    assert "split." not in compared(enough, "5 dates", "trade date", key_of("test"))
-    assert "split." not in compared(few, "4 dates", "trade date", key_of("train"))
+    assert "split." not in compare_agents(enough, "5 dates", "trade date", split_size_key("test"))
+    assert "split." not in compare_agents(few, "4 dates", "trade date", split_size_key("train"))
 
 
 def test_the_interval_is_students():
@@ -80,7 +88,7 @@ def test_a_policy_that_never_trades():
 
 
 def test_lists():
-    assert [listed(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [join_names(names) for names in (["a"], ["a", "b"], ["a", "b", "c"])] == [
         "a",
         "a and b",
         "a, b and c",

@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
-from jaxtrade.rl.state import finished
+from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs.setup import policies_of, prepare
 
 SMALL = """
@@ -35,7 +35,7 @@ def exported(request, tmp_path_factory):
     """(setup, the policy in memory, the folder of its bundle)."""
     setup = prepare(load_config(None, (SMALL + CASES[request.param]).split()))
     state = setup.algorithm.init(jax.random.key(7), setup.params)
-    policy = finished(policies_of(setup, state)[0])
+    policy = finish_policy(policies_of(setup, state)[0])
     folder = tmp_path_factory.mktemp(request.param)
     return (
         setup,

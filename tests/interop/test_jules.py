@@ -15,7 +15,7 @@ from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_config
 from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
-from jaxtrade.interop.jules_config import imported
+from jaxtrade.interop.jules_config import convert_config
 from tests.messages import missing, refused, refuses
 
 SNIPPET = """
@@ -99,7 +99,7 @@ def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here):
 
 
 def test_the_recommended_number_is_measured(here, monkeypatch):
-    monkeypatch.setattr(jules, "_measured", lambda env: len(env.symbols) * 64)
+    monkeypatch.setattr(jules, "_measure_num_envs", lambda env: len(env.symbols) * 64)
     assert get_optimal_n_envs(["EURUSD", "GBPUSD"]) == 128
     agent = TrainerAgent({"algorithm": "PPO"})
     assert agent.get_recommended_n_envs(list(SYMBOLS), Path("data/forex")) == 256
@@ -135,8 +135,8 @@ def test_an_environment_is_needed_and_must_be_ours():
 def test_every_key_of_the_schema_has_a_fate(learner):
     values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
     keys = [*(key for key, _ in flat(values)), "held-out sessions"]
-    assert [fate.key for fate in imported(values).fates] == keys
-    found = imported(values, targets=False)
+    assert [fate.key for fate in convert_config(values).fates] == keys
+    found = convert_config(values, targets=False)
     assert [fate.key for fate in found.fates] == keys
     config = found.config()
     assert config.split.automatic, "so the default protocol holds out, and uses, validation days"
@@ -156,7 +156,7 @@ def test_every_key_of_the_schema_has_a_fate(learner):
 
 
 def test_numbered_actions_are_target_positions_and_costs_are_basis_points():
-    found = imported(parse_yaml(SCHEMA.replace("LEARNER", "PPO"), "schema"))
+    found = convert_config(parse_yaml(SCHEMA.replace("LEARNER", "PPO"), "schema"))
     config, kinds = found.config(), {fate.key: fate.kind for fate in found.fates}
     assert (config.env.task, config.allocate.actions) == ("allocate", "product")
     assert config.allocate.cost_bp == 10.0, "0.001 of the traded value"
@@ -174,7 +174,9 @@ def test_numbered_actions_are_target_positions_and_costs_are_basis_points():
     ],
 )
 def test_the_task_is_the_one_that_the_configuration_means(environment, task):
-    assert imported({"environment": parse_yaml(environment, "jules")}).config().env.task == task
+    assert (
+        convert_config({"environment": parse_yaml(environment, "jules")}).config().env.task == task
+    )
 
 
 @pytest.mark.parametrize("changes", [["env.task=entry"], {"env.task": "entry"}])
@@ -194,7 +196,7 @@ def flat(values, prefix=""):
 
 
 def test_a_balance_that_is_not_given_means_no_rules_too():
-    found = imported({"algorithm": "PPO", "training": {"seed": 2}})
+    found = convert_config({"algorithm": "PPO", "training": {"seed": 2}})
     account = found.config().account
     assert (account.drawdown, account.profit_target, account.freeze, account.min_days) == (
         "off",
@@ -210,21 +212,21 @@ def test_a_balance_that_is_not_given_means_no_rules_too():
 @pytest.mark.parametrize("on", ["true", "false"])
 def test_the_monitor_can_be_turned_off(on):
     text = f"{{training: {{vectorized_training: {{monitor: {{enabled: {on}}}}}}}}}"
-    assert imported(parse_yaml(text, "jules")).config().monitor.on is (on == "true")
+    assert convert_config(parse_yaml(text, "jules")).config().monitor.on is (on == "true")
 
 
 def test_the_replay_ratio_of_sb3_is_samples_per_environment_step():
     given = "{algorithm: DQN, training: {algo_params: {train_freq: 4, gradient_steps: 2, batch_size: 64}}}"
-    ratio = imported(parse_yaml(given, "jules")).values["dqn.replay_ratio"]
+    ratio = convert_config(parse_yaml(given, "jules")).values["dqn.replay_ratio"]
     assert ratio == 32.0, "2 steps of 64 samples every 4 steps"
     with pytest.raises(ConfigError, match=r"train_freq = 0: .*at least 1"):
-        imported(parse_yaml(given.replace("train_freq: 4", "train_freq: 0"), "jules"))
+        convert_config(parse_yaml(given.replace("train_freq: 4", "train_freq: 0"), "jules"))
 
 
 def test_priorities_are_taken_only_where_draws_are_prioritised():
     given = "{algorithm: DQN, training: {algo_params: {prioritized_replay_alpha: 0.7MORE}}}"
     off, on = (
-        imported(parse_yaml(given.replace("MORE", more), "jules"))
+        convert_config(parse_yaml(given.replace("MORE", more), "jules"))
         for more in ("", ", prioritized_replay: true")
     )
     assert off.config().dqn.priority_alpha == 0.6
@@ -273,7 +275,7 @@ WRONG = [
 @pytest.mark.parametrize(("text", "said"), WRONG)
 def test_a_value_that_cannot_be_used_fails(text, said):
     with pytest.raises(ConfigError, match=said):
-        imported(parse_yaml(text, "jules"))
+        convert_config(parse_yaml(text, "jules"))
 
 
 def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path, capsys):

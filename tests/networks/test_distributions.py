@@ -34,7 +34,7 @@ def reference(logits, mask):
 
 
 log_probs, entropy, mode = jax.jit(d.log_probs), jax.jit(d.entropy), jax.jit(d.mode)
-pick = jax.jit(jax.vmap(d.pick, (0, None, None)))
+pick = jax.jit(jax.vmap(d.sample_by_inverse_cdf, (0, None, None)))
 CHANCES = jax.random.uniform(jax.random.key(0), (256,))
 
 
@@ -79,8 +79,8 @@ def test_the_largest_uniform_number_selects_the_last_supported_action():
     largest = jnp.nextafter(jnp.float32(1), jnp.float32(0))
     mask = jnp.array([True, True, True, False])
     logits = jnp.array([0.0, 0.0, -200.0, 5.0])  # the third action's probability underflows to 0
-    assert d.pick(largest, logits, mask) == 1
-    assert d.pick(largest, jnp.zeros(4), mask) == 2
+    assert d.sample_by_inverse_cdf(largest, logits, mask) == 1
+    assert d.sample_by_inverse_cdf(largest, jnp.zeros(4), mask) == 2
 
 
 def test_gradients_are_finite_and_none_reaches_illegal_logits():
@@ -114,4 +114,4 @@ def test_a_chance_at_the_border_picks_the_action_that_begins_there(chance, actio
     one's.
     """
     mask = np.array([True, False, True, True, True])
-    assert d.pick(jnp.float32(chance), jnp.zeros(5), mask) == action
+    assert d.sample_by_inverse_cdf(jnp.float32(chance), jnp.zeros(5), mask) == action

@@ -19,7 +19,7 @@ from jaxtrade.networks.torso import (
     product,
     products,
 )
-from jaxtrade.rl.listening import start_advice
+from jaxtrade.rl.advice import start_advice
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
 from tests.networks.test_initializers import equations

@@ -20,7 +20,7 @@ from jaxtrade.data.synthetic import (
     level_of,
     transitions,
 )
-from jaxtrade.evaluation import report
+from jaxtrade.evaluation import results_table
 from jaxtrade.evaluation.optimum import Costs, best_profit, is_known, play, solve, states_of
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.runs.setup import prepare
@@ -112,7 +112,7 @@ def test_proof_and_quickstart_train_one_program():
 
 def test_the_verdict_says_how_much_was_found():
     held = [agent("greedy", 88.0), agent("flat", 0.0)]
-    text = report.compared(held, "1 held-out session", best=100.0)
+    text = results_table.compare_agents(held, "1 held-out session", best=100.0)
     assert not missing(text, "88 %", "$100.00", "more than flat")
     assert "luck" in said(*held)
     assert "luck" not in text

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from jaxtrade.cli.shared import open_screen, print_result
-from jaxtrade.notation import duration
+from jaxtrade.formatting import duration
 from jaxtrade.progress import screen
 from jaxtrade.progress.panel import PhasePanel, sparkline
 from jaxtrade.progress.screen import LastingStream, Plain, Screen, Warnings
@@ -73,7 +73,7 @@ class Lines(io.StringIO):
 
 def drawn(panel):
     console = Console(file=io.StringIO(), width=100, color_system=None)
-    console.print(panel.drawn())
+    console.print(panel.draw())
     return console.file.getvalue()
 
 
@@ -196,7 +196,7 @@ def test_the_panel_shows_what_failed_and_where_a_step_is(tty):
     panel.step("greedy")
     panel.step("flat")
     assert re.search(r"evaluating +\d\.\d s .* 1/2 flat", drawn(panel))
-    panel.failed()
+    panel.mark_failed()
     Screen.close(panel)
     assert "✗ evaluating" in drawn(panel)
 

@@ -22,7 +22,7 @@ from jaxtrade.evaluation.records import (
 )
 from jaxtrade.evaluation.run_days import evaluated_records
 from jaxtrade.runs import rundir
-from jaxtrade.storage.trials import SplitOpening, append_opening
+from jaxtrade.storage.trials import SplitLook, append_look
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_0_1_0"
 ACTIONS = (
@@ -492,7 +492,7 @@ def logged(run, times=1, others=0):
         name.removeprefix("seed ") or "0": tuple(each.daily_net[0].tolist())
         for name, each in records.items()
     }
-    opening = SplitOpening(
+    opening = SplitLook(
         "train",
         run.name,
         config,
@@ -506,10 +506,10 @@ def logged(run, times=1, others=0):
         net,
     )
     for _ in range(times):
-        append_opening(run.parent, opening)
+        append_look(run.parent, opening)
     rng = np.random.default_rng(3)
     for number in range(others):
-        append_opening(
+        append_look(
             run.parent,
             opening._replace(
                 run=f"other{number}",

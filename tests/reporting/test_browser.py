@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.notation import MINUS
+from jaxtrade.formatting import MINUS
 from jaxtrade.reporting import collect, make
 from tests import webdriver
 from tests.reporting.made import made_run

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from jaxtrade.evaluation.records import ABSENT
-from jaxtrade.notation import MINUS, local
+from jaxtrade.formatting import MINUS, local
 from jaxtrade.reporting import bars, svg, words
-from jaxtrade.reporting.bars import PageClock, extremes, placed
+from jaxtrade.reporting.bars import PageClock, extremes, place_trades
 from jaxtrade.reporting.page import environment
-from jaxtrade.reporting.svg import Marked
+from jaxtrade.reporting.svg import MarkedEquity
 from tests.reporting.made import ACTIONS, made_records, trade_lines
 from tests.reporting.parsed import parsed, unpacked
 
 PARTS = environment().get_template("parts.html").module
-SHOWN = environment().filters["shown"]
+SHOWN = environment().filters["format_number"]
 CHARTS = environment().get_template("charts.html").module
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_columns_come_back_as_they_were(rows):
         "a": np.array([a for a, _ in rows], np.int64),
         "b": np.array([b for _, b in rows], np.int64),
     }
-    found = unpacked(bars.packed(columns, {"b": "a"}))
+    found = unpacked(bars.pack_columns(columns, {"b": "a"}))
     assert {name: values.tolist() for name, values in found.items()} == {
         name: values.tolist() for name, values in columns.items()
     }
@@ -118,14 +118,14 @@ def test_columns_come_back_as_they_were(rows):
 
 def test_differences_take_the_smallest_type():
     close = np.array([1000, 1003, 990])
-    found = bars.packed(
+    found = bars.pack_columns(
         {"n": np.array([5, 6, 9]), "close": close, "high": close + 300, "far": close * 10**5},
         {"high": "close"},
     )
     assert [each["type"] for each in found["columns"]] == ["u1", "i2", "i2", "i4"]
     assert [each["first"] for each in found["columns"]] == [5, 1000, 1300, 100_000_000]
     with pytest.raises(ValueError, match="far: neighbours differ by"):
-        bars.packed({"far": np.array([0, 2**40])})
+        bars.pack_columns({"far": np.array([0, 2**40])})
 
 
 # --- charts -------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ CLOCK = PageClock(60, "America/New_York", 0.25, 2)
 
 def marked(equity, session, account=None, floor=None, end=None):
     size = len(equity)
-    return Marked(
+    return MarkedEquity(
         np.arange(size) + 1,
         np.full(size, 1381498260),
         np.array(session),
@@ -323,7 +323,7 @@ def test_trades_are_placed_on_their_bars_with_their_levels():
         dict(zip(("session", "side"), line[:2], strict=True))
         for line in trade_lines(records, columns)
     ]
-    found = placed(lines, records.bars, "greedy", ACTIONS)
+    found = place_trades(lines, records.bars, "greedy", ACTIONS)
     bars = records.bars
     for k, trade in enumerate(found):
         assert bars.row[[trade.decision, trade.entry, trade.exit]].tolist() == [
@@ -354,10 +354,10 @@ def test_a_position_without_levels_has_none():
             records.bars.strategy, stop=np.full(size, ABSENT), target=np.full(size, ABSENT)
         ),
     )
-    found = placed([{} for _ in columns["side"]], bare, "greedy", ACTIONS)
+    found = place_trades([{} for _ in columns["side"]], bare, "greedy", ACTIONS)
     assert {(trade.stop, trade.target) for trade in found} == {(None, None)}
     with pytest.raises(ValueError, match="1 trades, but 12"):
-        placed([{}], bare, "greedy", ACTIONS)
+        place_trades([{}], bare, "greedy", ACTIONS)
 
 
 def test_times_of_day_are_those_of_the_exchange():

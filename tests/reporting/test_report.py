@@ -16,7 +16,7 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.evaluate import write
 from jaxtrade.evaluation.frames import TRADE_COLUMNS
-from jaxtrade.notation import MINUS, name_agent
+from jaxtrade.formatting import MINUS, name_agent
 from jaxtrade.reporting import collect, make, page
 from jaxtrade.reporting.page import environment
 from jaxtrade.reporting.schema import OPTIONAL, command
@@ -42,7 +42,7 @@ SECTIONS = [
 EVIL = "<script>alert(1)</script>"
 MARKET = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
 
-shown = environment().filters["shown"]
+shown = environment().filters["format_number"]
 
 
 def report_of(run, **choice):

@@ -66,9 +66,7 @@ def test_the_figures_are_those_of_their_formulas(kept):
     }
 
     trials = [
-        profit
-        for opening in read_trials(kept.parent).openings[1:]
-        for profit in opening.net.values()
+        profit for opening in read_trials(kept.parent).looks[1:] for profit in opening.net.values()
     ]
     assert len(trials) == SEEDS + OTHERS
     variance = selection.trial_variance(np.array(trials).T)
@@ -145,7 +143,7 @@ def test_one_symbol_of_several_has_no_trials_of_its_own(alone):
 
 
 @pytest.mark.slow
-def test_openings_are_counted_when_the_report_is_made_and_it_is_none(alone):
+def test_looks_are_counted_when_the_report_is_made_and_it_is_none(alone):
     log = logged(alone).parent / TRIALS
     before = log.read_bytes()
     assert (data_of(alone)["trials"]["opened"], data_of(alone)["trials"]["opened"]) == (1, 1)
@@ -156,7 +154,7 @@ def test_openings_are_counted_when_the_report_is_made_and_it_is_none(alone):
         again["trials"]["at_evaluation"],
         again["trials"]["trials"],
     ) == (4, 1, 2)
-    openings = read_trials(alone.parent).openings
+    openings = read_trials(alone.parent).looks
     assert (again["trials"]["first"], again["trials"]["last"]) == (
         openings[0].utc,
         openings[-1].utc,
@@ -196,9 +194,7 @@ def test_a_log_that_cannot_tell_is_no_zero(alone, harm, why):
 def test_a_log_of_others_does_not_speak_for_this_run(alone):
     """A run that was copied beside other runs: their log does not know of its own opening."""
     logged(alone, times=0, others=4)
-    assert not missing(
-        data_of(alone)["trials"]["fault"], "trials.jsonl", "4 openings", "not the one"
-    )
+    assert not missing(data_of(alone)["trials"]["fault"], "trials.jsonl", "4 looks", "not the one")
 
 
 def test_sessions_outside_the_test_split_are_not_counted(alone):

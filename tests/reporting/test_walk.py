@@ -14,7 +14,7 @@ from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.run_days import DAILY, WalkDays, evidence_of, write_walk_days
 from jaxtrade.evaluation.statistics import iqm_estimate
-from jaxtrade.notation import MINUS
+from jaxtrade.formatting import MINUS
 from jaxtrade.reporting.walk import collect, page
 from jaxtrade.runs import rundir
 from jaxtrade.web.assets import source_hash

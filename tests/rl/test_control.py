@@ -12,12 +12,12 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.control import (
+    ControlDecision,
     Controller,
     ControlState,
-    Decision,
-    adjusted,
+    adjust_floats,
     decide,
-    exhausted,
+    is_exhausted,
 )
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
@@ -25,8 +25,8 @@ from tests.messages import missing
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
 
 PROGRAMS = RepeatedPrograms()  # all runs of this file are the same program
-BEST, GO_ON = Decision(True, False, False), Decision(False, False, False)
-ADJUST, STOP = Decision(False, True, False), Decision(False, False, True)
+BEST, GO_ON = ControlDecision(True, False, False), ControlDecision(False, False, False)
+ADJUST, STOP = ControlDecision(False, True, False), ControlDecision(False, False, True)
 
 
 def decisions(scores, **keys):
@@ -91,7 +91,7 @@ def test_decisions_by_hand(scores, keys, made, state):
     assert last.scores == tuple(enumerate(scores, start=1))
     assert {name: getattr(last, name) for name in state} == state
     config = ControlConfig(evaluate_every=1, **keys)
-    assert exhausted(last, config) == (found[-1] == STOP)
+    assert is_exhausted(last, config) == (found[-1] == STOP)
 
 
 def test_who_is_done_is_not_adjusted():
@@ -117,7 +117,7 @@ FLOATS = (*RATES, *BONUSES)
 )
 def test_adjustments_stop_at_their_bounds(floats, expected):
     config = ControlConfig(evaluate_every=1, plateau_patience=1)
-    found = adjusted(dict(zip(FLOATS, floats, strict=True)), config, RATES, BONUSES)
+    found = adjust_floats(dict(zip(FLOATS, floats, strict=True)), config, RATES, BONUSES)
     assert found == dict(zip(FLOATS, expected, strict=True))
 
 
@@ -151,7 +151,7 @@ def controller(folder, scores, said=None, **keys):
         total_updates=8,
         steps_per_update=64,
         metadata={"run": "a"},
-        tell=(said if said is not None else []).append,
+        log=(said if said is not None else []).append,
         unit="points",
         step_sizes=RATES,
         exploration=BONUSES,
@@ -186,9 +186,9 @@ def test_early_stop_stops_and_stays_stopped(tmp_path):
     restored = checkpoint.restore_latest(tmp_path / "checkpoints", like())
     assert restored.metadata["steps"] == 256
     again = controller(tmp_path / "best", {}, patience=1)
-    assert not again.exhausted
+    assert not again.is_exhausted
     again.recall(restored.metadata["hooks"]["control"])
-    assert again.exhausted
+    assert again.is_exhausted
     assert again.state == made.state
     assert isinstance(hash(again.state), int)  # plain and immutable
 

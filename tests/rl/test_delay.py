@@ -14,7 +14,7 @@ from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.state import Delayed, Policy, acting
+from jaxtrade.rl.state import PastPolicies, Policy, acting
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.hooks import Change
@@ -83,7 +83,7 @@ def follow_run(name, folder):
     states = [jax.jit(ALGORITHMS[name].init)(KEY, PARAMS)]
 
     def follow(state, update):
-        states.append(ONE_DEVICE.copied(state))
+        states.append(ONE_DEVICE.copy(state))
         return Change()
 
     result = trained(name, key=KEY, checkpoint_dir=folder, hooks=[follow])
@@ -111,7 +111,9 @@ def followed(request, folder):
 @pytest.mark.parametrize("delay", [1, 3])
 def test_the_policy_of_version_u_minus_d_acts(delay):
     """Policy u has the parameter 10 u and the statistic 100 u."""
-    delayed = Delayed(jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32))
+    delayed = PastPolicies(
+        jnp.full(delay, -7.0), jnp.full(delay, -7.0), jnp.zeros(delay, jnp.int32)
+    )
     for update in range(8):
         of = Policy(
             jnp.float32(10 * update), jnp.float32(100 * update), epsilon=jnp.float32(update)
@@ -148,7 +150,7 @@ def test_the_recorded_lag_is_the_update_up_to_the_delay(followed):
 
 def test_the_lag_is_read_from_the_versions(ppo):
     """A policy that claims another version is reported with the lag of this version."""
-    state = ONE_DEVICE.copied(ppo.states[3])
+    state = ONE_DEVICE.copy(ppo.states[3])
     false = state.replace(actor=state.actor.replace(version=jnp.array([-4, -4], jnp.int32)))
     assert trained("ppo", state=false).history[0]["lag_max"] == 7
 
@@ -184,7 +186,7 @@ def test_it_resumes_to_the_same_bits(followed, tmp_path):
 
 def test_a_run_that_begins_from_another_policy_acts_with_that_policy(ppo):
     """Its beginning replaces the parameters of the first state alone. All slots then hold them."""
-    begun = ONE_DEVICE.copied(ppo.states[0].replace(params=ppo.result.state.params))
+    begun = ONE_DEVICE.copy(ppo.states[0].replace(params=ppo.result.state.params))
     after = trained("ppo", state=begun, hooks=[lambda *_: Change(stop=True)]).state
     for slot in range(DELAY):
         assert_same(

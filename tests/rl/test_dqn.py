@@ -13,9 +13,9 @@ import pytest
 from jaxtrade.config import TrainConfig, make_config
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl import dqn
-from jaxtrade.rl.dqn import batch_of, draws, make_dqn, moved_target, ring
+from jaxtrade.rl.dqn import batch_of, draw_randoms, make_dqn, make_ring, update_target
 from jaxtrade.rl.q import q_contexts
-from jaxtrade.rl.replay import renewed
+from jaxtrade.rl.replay import renew_priorities
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import plan_run, train
 from jaxtrade.training.population import Stack
@@ -153,7 +153,7 @@ def test_the_value_of_a_reference_by_hand():
 
 
 def test_nothing_is_bootstrapped_after_a_termination():
-    goal = dqn.bootstrapped(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan]))
+    goal = dqn.bootstrap(jnp.array([1.0, 1.0]), jnp.array([0.5, 0.0]), jnp.array([4.0, jnp.nan]))
     assert goal.tolist() == [3, 1]
 
 
@@ -184,11 +184,11 @@ def test_the_loss_of_a_step_by_numpy(soft):
     states, rows = soft
     before, after = states[4], states[5]
     ctx = q_contexts(SOFT, ENV, TOTAL, summarise=None, stage=None, fusion=None)[1]
-    of = ring(ctx, before.ref)
+    of = make_ring(ctx, before.ref)
     key = jax.random.split(jax.random.fold_in(before.key, 4))[1]
     priorities, chance = (
-        renewed(of, before.own.priorities, after.own.replay),
-        draws(ctx, of, after.own.replay, key)[0],
+        renew_priorities(of, before.own.priorities, after.own.replay),
+        draw_randoms(ctx, of, after.own.replay, key)[0],
     )
     found, _, drawn = batch_of(
         of, after.own.replay, priorities, chance, before.hparams, jnp.float32(0)
@@ -258,7 +258,7 @@ def test_a_step_that_ends_at_a_multiple_copies_the_target(every, since, copied, 
         rollout=SimpleNamespace(num_envs=8, num_steps=4),
         steps_per_update=STEPS,
     )
-    target, after, crossed = moved_target(ctx, None, now, jnp.float32(2), True)
+    target, after, crossed = update_target(ctx, None, now, jnp.float32(2), True)
     assert (float(target), int(after), bool(crossed)) == (2 if copied else 1, left, copied)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import make_config
-from jaxtrade.config.sweep import followers
+from jaxtrade.config.sweep import find_tied_ends
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.rl import evolve
 from jaxtrade.rl.algorithms import make_algorithm
@@ -308,13 +308,13 @@ def test_without_a_score_there_is_no_winner():
 
 def test_both_ends_of_a_schedule_may_evolve_on_their_own():
     keys = {"ppo.learning_rate": [1e-4, 1e-2], "ppo.ent_coef": [1e-3, 0.1]}
-    assert followers(config_of(keys=keys)) == {
+    assert find_tied_ends(config_of(keys=keys)) == {
         "learning_rate_end": ("learning_rate", pytest.approx(0.1)),
         "ent_coef_end": ("ent_coef", 1.0),
     }  # no end: it stays constant
-    assert followers(config_of(keys=keys | {"ppo.learning_rate_end": [1e-5, 1e-3]})).keys() == {
-        "ent_coef_end"
-    }
+    assert find_tied_ends(
+        config_of(keys=keys | {"ppo.learning_rate_end": [1e-5, 1e-3]})
+    ).keys() == {"ent_coef_end"}
 
 
 @pytest.mark.parametrize(

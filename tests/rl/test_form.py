@@ -14,7 +14,15 @@ from jaxtrade.data.device import table_bytes, with_tables
 from jaxtrade.env.monitor import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.networks.accelerators import CPU, DEVICE, PAIR, form_of, layout_of, pack, unpack
+from jaxtrade.networks.accelerators import (
+    CPU,
+    DEVICE,
+    PAIR,
+    form_of,
+    make_vector_layout,
+    pack,
+    unpack,
+)
 from jaxtrade.networks.heads import ActorCritic
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.setup import prepare
@@ -79,7 +87,7 @@ def test_a_pair_gives_both_networks_outputs(hidden):
         jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(7))["params"],
     )
     x = jnp.asarray(rng.normal(size=(5, 7)), jnp.float32)
-    layout = layout_of(pack(parameters))
+    layout = make_vector_layout(pack(parameters))
     packed = layout.tree(layout.flat(pack(parameters)))
     assert set(packed) == {PAIR}
 

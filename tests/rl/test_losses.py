@@ -51,7 +51,7 @@ def test_approx_kl_by_hand():
 
 def test_clip_fraction():
     new = jnp.log(jnp.array([0.5, 0.59, 0.61, 0.39]))  # ratios 1, 1.18, 1.22, 0.78
-    np.testing.assert_allclose(returns.clipped(new, OLD, 0.2), [0, 0, 1, 1])
+    np.testing.assert_allclose(returns.is_clipped(new, OLD, 0.2), [0, 0, 1, 1])
 
 
 def test_explained_variance():

@@ -17,7 +17,7 @@ from jaxtrade.rl.acting import (
     first_statistics,
     group_count,
     network_input,
-    ready_statistics,
+    prepare_statistics,
     select_group,
     update_statistics,
 )
@@ -91,7 +91,7 @@ def test_the_row_of_a_reference_chooses_the_statistics(market):
         jnp.array([[1.0, 1.0], [100.0, 100.0]]),
         jnp.array([[0.25] * 2, [4.0] * 2]),
     )
-    fast = ready_statistics(PER_SYMBOL, stats)
+    fast = prepare_statistics(PER_SYMBOL, stats)
     for row, (mean, deviation) in ((3, (1.0, 0.5)), (60, (100.0, 2.0))):
         expected = np.clip((np.asarray(market.values[row], np.float64) - mean) / deviation, -10, 10)
         for normaliser in (stats, fast):

@@ -12,19 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.networks import distributions
-from jaxtrade.rl.state import Opening, OpeningPlan, Policy, closed, finished, opened, opening_at
+from jaxtrade.rl.state import (
+    Policy,
+    UnlockPlan,
+    UnlockState,
+    finish_policy,
+    lock_actions,
+    unlock_actions,
+    unlock_at,
+)
 
 NEW = jnp.array([False, False, False, True, True])
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=3, max_size=3)
 
 
 def opening(probability, fraction):
-    return Opening(NEW, jnp.float32(probability), jnp.float32(fraction))
+    return UnlockState(NEW, jnp.float32(probability), jnp.float32(fraction))
 
 
 @jax.jit
 def probabilities(opening, logits, mask):
-    return distributions.probs(*opened(opening, logits, mask))
+    return distributions.probs(*unlock_actions(opening, logits, mask))
 
 
 @settings(deadline=None)
@@ -44,15 +52,15 @@ def test_begins_with_the_stated_probability(old, legal):
 
 def test_closed_is_the_old_distribution_bit_for_bit():
     logits = jnp.array([0.3, -1.2, 0.7, 5.0, -3.0])
-    shut = closed(opening(0.01, 0.5))
-    got, mask = opened(shut, logits, jnp.ones(5, bool))
+    shut = lock_actions(opening(0.01, 0.5))
+    got, mask = unlock_actions(shut, logits, jnp.ones(5, bool))
     assert mask.tolist() == [True, True, True, False, False]
     np.testing.assert_array_equal(
         distributions.log_probs(got, mask)[:3],
         distributions.log_probs(logits[:3], jnp.ones(3, bool)),
     )
     assert np.isfinite(np.asarray(got)).all()
-    entropy = jax.grad(lambda x: distributions.entropy(*opened(shut, x, jnp.ones(5, bool))))
+    entropy = jax.grad(lambda x: distributions.entropy(*unlock_actions(shut, x, jnp.ones(5, bool))))
     assert np.isfinite(np.asarray(entropy(logits))).all()
 
 
@@ -61,17 +69,17 @@ def test_open_is_the_plain_network():
         jnp.array([0.3, -1.2, 0.7, 5.0, -3.0]),
         jnp.array([True, True, False, True, False]),
     )
-    got, legal = opened(opening(0.01, 1.0), logits, mask)
+    got, legal = unlock_actions(opening(0.01, 1.0), logits, mask)
     np.testing.assert_array_equal(got, logits)
     np.testing.assert_array_equal(legal, mask)
-    assert opened(None, logits, mask) == (logits, mask)
+    assert unlock_actions(None, logits, mask) == (logits, mask)
 
 
 def test_rises_over_the_stated_part_of_the_run():
-    plan = OpeningPlan(NEW, jnp.float32(0.01), jnp.float32(0.1))
+    plan = UnlockPlan(NEW, jnp.float32(0.01), jnp.float32(0.1))
     logits, mask = jnp.zeros(5), jnp.ones(5, bool)
     found = [
-        float(probabilities(opening_at(plan, jnp.float32(at)), logits, mask)[3])
+        float(probabilities(unlock_at(plan, jnp.float32(at)), logits, mask)[3])
         for at in (0.0, 0.025, 0.05, 0.075, 0.1, 0.5)
     ]
     assert found == sorted(found)
@@ -80,18 +88,18 @@ def test_rises_over_the_stated_part_of_the_run():
     # three of 1.
     assert found[2] == pytest.approx(math.sqrt(0.03) / (3 + 2 * math.sqrt(0.03)), rel=1e-5)
     assert found[4] == found[5] == pytest.approx(0.2)
-    done, left = (Policy({}, opening=opening_at(plan, jnp.float32(at))) for at in (0.1, 0.09))
-    assert finished(done).opening is None
-    assert finished(left).opening is not None
+    done, left = (Policy({}, opening=unlock_at(plan, jnp.float32(at))) for at in (0.1, 0.09))
+    assert finish_policy(done).opening is None
+    assert finish_policy(left).opening is not None
 
 
 @pytest.mark.parametrize("z", [-5.0, 0.0, 10.0])
 def test_however_sure_the_source_is_it_begins_the_same_and_ends_as_the_network(z):
-    plan = OpeningPlan(NEW, jnp.float32(0.01), jnp.float32(1.0))
+    plan = UnlockPlan(NEW, jnp.float32(0.01), jnp.float32(1.0))
     logits, mask = jnp.array([z, -60.0, -60.0, 0.0, 0.0]), jnp.ones(5, bool)
 
     def new_at(fraction):
-        return float(probabilities(opening_at(plan, jnp.float32(fraction)), logits, mask)[3])
+        return float(probabilities(unlock_at(plan, jnp.float32(fraction)), logits, mask)[3])
 
     assert new_at(0.0) == pytest.approx(0.01 / 1.02, rel=1e-4)
     assert new_at(1.0) == pytest.approx(1.0 / (2.0 + math.exp(z)), rel=1e-4)
@@ -105,7 +113,7 @@ def test_the_gradient_is_that_of_the_opened_policy():
 
     @jax.jit
     def log_prob(logits):
-        return distributions.log_prob(*opened(opening(0.01, 0.3), logits, mask), action)
+        return distributions.log_prob(*unlock_actions(opening(0.01, 0.3), logits, mask), action)
 
     at = jnp.array([0.5, -0.3, 0.2, 0.1, -0.4])
     found = jax.grad(log_prob)(at)

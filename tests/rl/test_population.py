@@ -17,7 +17,14 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.hooks import Change, set_hparams
 from jaxtrade.training.loop import population_health, train
-from jaxtrade.training.population import SEEDS, Axes, Stack, agent_rows, mean_and_each, population
+from jaxtrade.training.population import (
+    SEEDS,
+    Axes,
+    Stack,
+    agent_rows,
+    mean_and_each,
+    population,
+)
 from tests.env import worlds
 from tests.messages import missing
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_close, assert_same, timeless

@@ -8,7 +8,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.networks.reductions import Reduce
 from jaxtrade.rl import info
-from jaxtrade.rl.pqn import HParams, make_pqn, targets
+from jaxtrade.rl.pqn import PQNHParams, make_pqn, targets
 from jaxtrade.rl.q import explorer, init, largest, policy_of, q_contexts
 from jaxtrade.rl.returns import next_values, q_lambda
 from jaxtrade.rl.rollout import roll_out
@@ -75,7 +75,7 @@ def test_the_targets_of_a_rollout(truncates):
     )
     _, ctx = q_contexts(chosen, ENV, 4, summarise=None, stage=None, fusion=None)
     params = probe_params(CUE, length=3, truncates=truncates)
-    state = init(ctx, HParams, jax.random.key(3), params)
+    state = init(ctx, PQNHParams, jax.random.key(3), params)
     state = state.replace(
         params=jax.tree.map(lambda x: x + 0.3, state.params)
     )  # values that differ

@@ -21,7 +21,7 @@ from jaxtrade.rl.q import (
     of_action,
 )
 from jaxtrade.rl.returns import next_values, q_lambda
-from jaxtrade.rl.transfer import Layout, held_actions
+from jaxtrade.rl.transfer import PolicyLabels, copy_hold_weights
 from tests.rl.test_returns import column
 
 
@@ -189,8 +189,8 @@ def test_layer_norm_comes_before_the_activation():
 @pytest.mark.parametrize("dueling", [False, True])
 def test_new_actions_are_worth_what_hold_is_and_change_no_other_value(dueling):
     config = NetworkConfig(hidden=(4,))
-    source = Layout(("x",), ("HOLD", "BUY"), "relative", config, HEAD)
-    target = Layout(("x",), ("HOLD", "TRAIL", "BUY", "CLOSE"), "relative", config, HEAD)
+    source = PolicyLabels(("x",), ("HOLD", "BUY"), "relative", config, HEAD)
+    target = PolicyLabels(("x",), ("HOLD", "TRAIL", "BUY", "CLOSE"), "relative", config, HEAD)
     x = jnp.array([[0.5], [-2.0]])
     small, large = (make_q_network(config, n, dueling=dueling) for n in (2, 4))
     params = small.init(jax.random.key(4), None, x)["params"]
@@ -201,7 +201,7 @@ def test_new_actions_are_worth_what_hold_is_and_change_no_other_value(dueling):
         .set(params["q_head"][part])
         for part in ("kernel", "bias")
     }
-    carried = held_actions({**params, "q_head": copied}, params, source, target)
+    carried = copy_hold_weights({**params, "q_head": copied}, params, source, target)
     before = small.apply({"params": params}, None, x)[1]
     after = large.apply({"params": carried}, None, x)[1]
     np.testing.assert_allclose(after[:, [0, 2]], before, atol=1e-6)

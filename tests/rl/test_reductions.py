@@ -27,7 +27,7 @@ def test_one_place_changes_nothing():
 @pytest.mark.parametrize(
     "of",
     [
-        lambda x, reduce: reduce.standardised(x),
+        lambda x, reduce: reduce.standardise(x),
         lambda x, reduce: explained_variance(x, 2 * x + jnp.square(x), reduce),
         lambda x, reduce: (reduce.sum(x), reduce.mean(x), reduce.variance(x), reduce.moments(x)),
         lambda x, reduce: reduce.max_of_parts(x.max()),

@@ -13,7 +13,7 @@ from jaxtrade.storage.compiling import RepeatedPrograms
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Axes, Stack
-from jaxtrade.training.replacement import closing, frozen, summary
+from jaxtrade.training.replacement import find_frozen, frozen_agents_lines, summary
 from tests.messages import missing
 from tests.rl.test_train import PARAMS, PPO, TRAIN, Recorder, assert_same
 
@@ -74,12 +74,12 @@ def test_what_a_finished_run_says_of_rollbacks():
         "frozen_agents": [2],
     }
     assert (
-        closing(np.int32(2), 2)
-        == closing(np.array([0, 2]), 2)
-        == closing(np.array([0, 0]), 0)
+        frozen_agents_lines(np.int32(2), 2)
+        == frozen_agents_lines(np.array([0, 2]), 2)
+        == frozen_agents_lines(np.array([0, 0]), 0)
         == []
     )
-    [line] = closing(np.array([3, 0, 3]), 2)
+    [line] = frozen_agents_lines(np.array([3, 0, 3]), 2)
     assert line.endswith("last finite state): 0, 2")
 
 
@@ -144,7 +144,7 @@ def test_without_a_rollback_left_it_is_frozen(sound, tmp_path):
     for i in (0, 2):
         assert_same(agent(result, i), agent(whole, i))
     assert result.state.rollbacks.tolist() == [0, 2, 0]
-    assert frozen(np.asarray(result.state.rollbacks), 1) == [1]
+    assert find_frozen(np.asarray(result.state.rollbacks), 1) == [1]
     assert_same(agent(result, 1).params, STACK.agent(saved, 1).params)
     [line] = [text for text in sink.messages if "frozen" in text]
     assert line.startswith("agent 1, update 7: ")

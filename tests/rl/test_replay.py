@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from jaxtrade.rl.replay import (
     add,
-    chances,
     draw,
+    draw_chances,
     draw_uniform,
     empty_replay,
-    found_priorities,
     importance_weights,
-    learned,
     no_priorities,
-    renewed,
+    renew_priorities,
     ring_of,
     sample,
     starts,
+    td_priorities,
     tree_of,
+    update_priorities,
 )
 from jaxtrade.rl.returns import n_step
 from jaxtrade.types import Transition
@@ -110,14 +110,14 @@ def programs():
         @jax.jit
         def added(replay, priorities, seen, version):
             replay = add(own, replay, seen, version)
-            return replay, renewed(own, priorities, replay)
+            return replay, renew_priorities(own, priorities, replay)
 
         everything = jax.jit(
             lambda replay: sample(own, replay, jnp.asarray(rows), jnp.asarray(lanes), GAMMA)
         )
 
         def by_priority(priorities, key):
-            return draw(own, priorities, chances(own, key, 64))
+            return draw(own, priorities, draw_chances(own, key, 64))
 
         return (
             own,
@@ -269,13 +269,13 @@ def test_a_step_sets_the_drawn_priorities_and_the_highest(programs):
     replay, priorities = filled(own, added)
     drawn = by_priority(priorities, jax.random.key(0))
     error = jnp.where(drawn.lane == 2, -8.0, 2.0)
-    found = found_priorities(error, 0.5)
-    after = learned(priorities, drawn, found, found.max(), jnp.bool_(True))
+    found = td_priorities(error, 0.5)
+    after = update_priorities(priorities, drawn, found, found.max(), jnp.bool_(True))
     leaves = np.asarray(after.trees.leaves)
     np.testing.assert_allclose(leaves[0, :2], [2**0.5] * 2, rtol=1e-5)
     np.testing.assert_allclose(leaves[1, :2], [8**0.5, 2**0.5], rtol=1e-5)
     np.testing.assert_allclose(after.highest, 8**0.5, rtol=1e-5)
-    kept = learned(priorities, drawn, found, found.max(), jnp.bool_(False))
+    kept = update_priorities(priorities, drawn, found, found.max(), jnp.bool_(False))
     jax.tree.map(np.testing.assert_array_equal, kept, priorities)
     replay, after = added(replay, after, rollout_of(np.random.default_rng(1), 1)[0], jnp.int32(1))
     again = np.asarray(after.trees.leaves)

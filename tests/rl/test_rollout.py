@@ -6,7 +6,7 @@ import numpy as np
 
 from jaxtrade.rl.rollout import (
     add_step,
-    episode_figures,
+    episode_metrics,
     start_episodes,
     unroll,
 )
@@ -81,7 +81,7 @@ def episodes_of(totals, seen):
     tally = start_episodes(totals)
     for reward, done in zip(seen.reward, seen.terminated | seen.truncated, strict=True):
         tally = add_step(tally, reward, done)
-    return tally.running, episode_figures(tally)
+    return tally.running, episode_metrics(tally)
 
 
 def test_a_tally_sees_every_step_and_the_transitions_lose_their_info():

@@ -11,9 +11,9 @@ import pytest
 
 import jaxtrade as jt
 from jaxtrade.config import make_config
-from jaxtrade.config.running import divided
+from jaxtrade.config.running import divide_devices
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.sharding import Layout, Spread, layout_of, mesh_of
+from jaxtrade.rl.sharding import MeshDevices, MeshShape, mesh_of, plan_mesh
 from jaxtrade.rl.train_state import Kind, kinds_of, part_of
 from jaxtrade.runs import memory
 from jaxtrade.training.population import Stack
@@ -52,7 +52,7 @@ def config(**sections):
     ],
 )
 def test_agents_come_first(devices, agents, groups, found):
-    assert divided(devices, agents, groups) == found
+    assert divide_devices(devices, agents, groups) == found
 
 
 def test_groups_that_do_not_divide_are_refused_with_what_fits():
@@ -67,7 +67,7 @@ def test_groups_that_do_not_divide_are_refused_with_what_fits():
     ):
         jt.load_config("quickstart", ["parallel.devices=999"])
     with pytest.raises(jt.ConfigError, match=r"JAX sees \d+ \(cpu\)"):
-        mesh_of(Layout(1, 64))
+        mesh_of(MeshShape(1, 64))
 
 
 def test_no_process_is_left_without_work(monkeypatch):
@@ -76,7 +76,7 @@ def test_no_process_is_left_without_work(monkeypatch):
     )
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(jt.ConfigError, match=r"devices=8: .*2 processes .*16 devices"):
-        mesh_of(Layout(1, 8))
+        mesh_of(MeshShape(1, 8))
 
 
 def test_a_part_has_its_share_of_every_count():
@@ -103,8 +103,8 @@ def test_what_divides_and_that_a_checkpoint_has_one_form():
     assert set(jax.tree.leaves(kinds.own.replay.rows)) == {Kind.RING}
     assert set(jax.tree.leaves(kinds.own.priorities.trees)) == {Kind.LANES}
     assert (kinds.rewards.running, kinds.own.replay.version) == (Kind.LANES, Kind.WHOLE)
-    layout = layout_of(1, 1, 8, strict=True)
-    spread = Spread(
+    layout = plan_mesh(1, 1, 8, strict=True)
+    spread = MeshDevices(
         layout,
         mesh_of(layout),
         make_algorithm(part_of(config(), 8), ENV, 4, reduce=layout.reduce),
@@ -134,7 +134,7 @@ def test_what_divides_and_that_a_checkpoint_has_one_form():
         )
         jax.tree.map(
             np.testing.assert_array_equal,
-            spread.joined(found).replace(key=None),
+            spread.gather(found).replace(key=None),
             numbered.replace(key=None),
         )
 

@@ -45,7 +45,7 @@ def start(params):
 
 
 def figures(sums, steps):
-    return monitor.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
+    return monitor.metrics(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
 
 
 ALGORITHM = make_ppo(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl.wrappers import follow, shares
+from jaxtrade.rl.wrappers import symbol_shares, update_errors
 from jaxtrade.runs.setup import prepare
 from tests.env.sets import synthetic
 
@@ -22,14 +22,14 @@ SMALL = {
 def test_the_average_by_hand():
     """Symbol 0: mean (1 + 3) / 2 = 2, moved a quarter from 4 to it: 3.5. Symbol 1: never seen,
     takes its mean 5. Symbol 2 has no step: it keeps 7."""
-    found = follow(
+    found = update_errors(
         jnp.float32([4, 0, 7]), jnp.float32([[1, 5], [3, 5]]), jnp.int8([[0, 1], [0, 1]]), 0.25
     )
     np.testing.assert_array_equal(found, np.float32([3.5, 5.0, 7.0]))
 
 
 def test_an_error_that_is_not_finite_changes_nothing():
-    found = follow(jnp.float32([4, 2]), jnp.float32([jnp.nan, 4.0]), jnp.int8([0, 1]), 0.5)
+    found = update_errors(jnp.float32([4, 2]), jnp.float32([jnp.nan, 4.0]), jnp.int8([0, 1]), 0.5)
     np.testing.assert_array_equal(found, np.float32([4.0, 3.0]))
 
 
@@ -38,21 +38,21 @@ def test_shares_by_hand():
     evenly.
     """
     np.testing.assert_allclose(
-        shares(jnp.float32([1, 3, 0]), 0.0), [1 / 6, 3 / 6, 2 / 6], rtol=1e-6
+        symbol_shares(jnp.float32([1, 3, 0]), 0.0), [1 / 6, 3 / 6, 2 / 6], rtol=1e-6
     )
     np.testing.assert_allclose(
-        shares(jnp.float32([1, 3, 0]), 0.3),
+        symbol_shares(jnp.float32([1, 3, 0]), 0.3),
         [0.1 + 0.7 / 6, 0.1 + 0.7 / 2, 0.1 + 0.7 / 3],
         rtol=1e-6,
     )
-    np.testing.assert_allclose(shares(jnp.zeros(4), 0.5), [0.25] * 4)
+    np.testing.assert_allclose(symbol_shares(jnp.zeros(4), 0.5), [0.25] * 4)
 
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0, 1e6, width=32), min_size=2, max_size=20), st.floats(0, 1))
 def test_shares_sum_to_one_and_keep_the_even_part(errors, even):
-    found = np.asarray(shares(jnp.float32(errors), even), np.float64)
+    found = np.asarray(symbol_shares(jnp.float32(errors), even), np.float64)
     assert abs(found.sum() - 1) < 1e-5
     assert (found >= even / len(errors) - 1e-6).all()
 
@@ -74,7 +74,7 @@ def test_ppo_keeps_an_error_by_symbol_and_draws_by_it():
     assert (after.errors > 0).any()
     _, metrics = update(after)
     np.testing.assert_allclose(
-        metrics["symbol_share"], shares(after.errors, 0.5), rtol=1e-6
+        metrics["symbol_share"], symbol_shares(after.errors, 0.5), rtol=1e-6
     )  # another program
 
     assert update._cache_size() == 1

@@ -18,10 +18,10 @@ from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import transfer
 from jaxtrade.rl import transfer as coverage_report
 from jaxtrade.rl.actor_critic import make_network
-from jaxtrade.rl.listening import GATE, GATE_SLOTS
+from jaxtrade.rl.advice import GATE, GATE_SLOTS
 from jaxtrade.rl.optim import optimiser
-from jaxtrade.rl.state import closed, opened, opening_at
-from jaxtrade.rl.transfer import Layout
+from jaxtrade.rl.state import lock_actions, unlock_actions, unlock_at
+from jaxtrade.rl.transfer import PolicyLabels
 from tests.messages import missing
 from tests.rl.test_train import assert_close, assert_same
 
@@ -30,8 +30,8 @@ GRU = CONFIG.model_copy(update={"kind": "gru"})
 OLD_SLOTS, OLD_ACTIONS = ("a", "b", "c"), ("HOLD", "BUY", "SELL")
 SLOTS, ACTIONS = ("a", "x", "b", "c", "y"), ("HOLD", "BUY", "SELL", "MOVE", "CLOSE")
 SMALL, LARGE = (
-    Layout(OLD_SLOTS, OLD_ACTIONS, "relative", CONFIG),
-    Layout(SLOTS, ACTIONS, "relative", CONFIG),
+    PolicyLabels(OLD_SLOTS, OLD_ACTIONS, "relative", CONFIG),
+    PolicyLabels(SLOTS, ACTIONS, "relative", CONFIG),
 )
 
 
@@ -63,7 +63,7 @@ MERGE = jax.jit(merge)
 def carry_over(mine, theirs, moments=False, seed=1):
     before = Fresh(mine, seed)
     opt_state = jax.tree.map(lambda x: x + 1, before.opt_state) if moments else None
-    transfer.check_layouts(mine, theirs)
+    transfer.check_labels(mine, theirs)
     return before, transfer.transfer(
         before.params, before.normaliser, opt_state, mine, Fresh(theirs), theirs
     )
@@ -87,7 +87,7 @@ def test_closed_policy_is_the_source(config, seed):
     """Over a thousand random observations, masks and memories."""
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
     before, carried = carry_over(mine, theirs, seed=seed)
-    plan = transfer.opening_plan(carried.coverage, theirs, TransferConfig())
+    plan = transfer.plan_unlock(carried.coverage, theirs, TransferConfig())
 
     @jax.jit
     @jax.vmap
@@ -103,7 +103,7 @@ def test_closed_policy_is_the_source(config, seed):
             mine, before.params, before.normaliser, memory, narrow
         )
         carry, logits, value = judged(theirs, carried.params, carried.normaliser, memory, wide)
-        logits, legal = opened(closed(opening_at(plan, jnp.float32(0))), logits, mask)
+        logits, legal = unlock_actions(lock_actions(unlock_at(plan, jnp.float32(0))), logits, mask)
         return (
             (distributions.probs(old_logits, mask[:3]), old_value, old_carry),
             (distributions.probs(logits, legal)[:3], value, carry),
@@ -184,7 +184,7 @@ def test_a_run_begins_with_all_that_was_carried_over(moments):
     own = Fresh(LARGE)
     fresh = State(own.params, own.opt_state, own.normaliser, None, jnp.int32(0))
     state = transfer.begin(
-        fresh, carried, transfer.opening_plan(carried.coverage, LARGE, TransferConfig())
+        fresh, carried, transfer.plan_unlock(carried.coverage, LARGE, TransferConfig())
     )
     assert state.params is carried.params
     assert state.normaliser is carried.normaliser
@@ -285,7 +285,7 @@ def test_what_finds_no_place_is_an_error():
 )
 def test_incompatible_layouts_are_refused(change, message):
     with pytest.raises(ConfigError, match=message):
-        transfer.check_layouts(SMALL, LARGE._replace(**change))
+        transfer.check_labels(SMALL, LARGE._replace(**change))
 
 
 @pytest.mark.parametrize("config", [CONFIG, pytest.param(GRU, marks=pytest.mark.slow)])
@@ -318,7 +318,7 @@ def test_an_adapter_is_widened_again():
     )
     np.testing.assert_array_equal(carried.params["adapter"]["kernel"][5], 0.0)
     with pytest.raises(ConfigError, match="source has an adapter"):
-        transfer.check_layouts(adapted, LARGE)
+        transfer.check_labels(adapted, LARGE)
 
 
 def test_movement_names_what_stood_still_and_why():
@@ -332,7 +332,7 @@ def test_movement_names_what_stood_still_and_why():
     ):  # x never varied; b varied and stood still all the same
         old = fresh.params[torso]["Dense_0"]["kernel"]
         moved[torso]["Dense_0"]["kernel"] = kernel.at[1].set(old[1]).at[2].set(old[2])
-    found = transfer.movement(fresh.params, moved, LARGE, stats)
+    found = transfer.list_moved_groups(fresh.params, moved, LARGE, stats)
     assert (found["constant"], found["still"]) == (["x"], ["b"])
     assert {"a", "c", "y", "CLOSE", "value_head/kernel"} <= set(found["moved"])
 

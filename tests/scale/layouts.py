@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxtrade.config import make_config
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.sharding import Spread, layout_of, mesh_of
+from jaxtrade.rl.sharding import MeshDevices, mesh_of, plan_mesh
 from jaxtrade.rl.train_state import part_of
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import ONE_DEVICE, Stack
@@ -45,9 +45,9 @@ def place_of(config, layout):
     if layout == "one":
         return ONE_DEVICE
     stack, devices = Stack.of(config.train.num_seeds), int(layout[1:])
-    found = layout_of(devices, stack.count, config.rollout.shards, layout[0] == "s")
+    found = plan_mesh(devices, stack.count, config.rollout.shards, layout[0] == "s")
     part = make_algorithm(part_of(config, found.parts), ENV, UPDATES, reduce=found.reduce)
-    return Spread(found, mesh_of(found), part, stack, ENVS)
+    return MeshDevices(found, mesh_of(found), part, stack, ENVS)
 
 
 def trained(case):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jaxtrade.watching.metrics import Reader
-from jaxtrade.watching.server import Server, new_token, routes
+from jaxtrade.watching.server import WatchServer, new_token, routes
 from tests import webdriver
 from tests.children import sets
 from tests.reading import ROOT
@@ -58,7 +58,7 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
     reader = Reader()
-    made = Server(routes(folder / "runs", reader), new_token())
+    made = WatchServer(routes(folder / "runs", reader), new_token())
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield made, folder

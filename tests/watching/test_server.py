@@ -13,16 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jaxtrade.watching import server as watching
-from jaxtrade.watching.server import Answer, Server, as_json
+from jaxtrade.watching.server import HttpAnswer, WatchServer, as_json
 from tests.messages import missing, refused
 
 
 @pytest.fixture
 def server():
     def page(query):
-        return Answer(b"<!doctype html>" + query.get("x", "").encode(), "text/html; charset=utf-8")
+        return HttpAnswer(
+            b"<!doctype html>" + query.get("x", "").encode(), "text/html; charset=utf-8"
+        )
 
-    found = Server(
+    found = WatchServer(
         {
             "/": page,
             "/api/long": lambda query: as_json(list(range(5000))),
@@ -151,7 +153,7 @@ def test_idle_connections_give_way(monkeypatch):
     closed.
     """
     monkeypatch.setattr(watching, "most_connections", lambda: 4)
-    server = Server({"/": lambda query: Answer(b"here", "text/plain")}, "right-token")
+    server = WatchServer({"/": lambda query: HttpAnswer(b"here", "text/plain")}, "right-token")
     noted, begun = server.waits, queue.SimpleQueue()
 
     def waits(connection, waiting):

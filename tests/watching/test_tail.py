@@ -79,7 +79,7 @@ def test_a_file_that_may_not_be_read_is_a_fault_until_it_may(tmp_path, monkeypat
 def test_a_thinned_curve_keeps_extremes_means_and_counts(values, points):
     curve = Curve(points)
     curve.add((float(i), value, value, value) for i, value in enumerate(values))
-    shown = curve.shown()
+    shown = curve.to_lists()
     assert len(shown["update"]) <= points
     assert shown["width"] >= len(values) / points
     assert shown["update"] == [float(i) for i in range(0, len(values), shown["width"])]
@@ -93,10 +93,10 @@ def test_a_thinned_curve_keeps_extremes_means_and_counts(values, points):
 def test_a_reader_gets_what_it_lacks():
     curve = Curve(4)
     curve.add((float(i), i, i, i) for i in range(3))
-    assert curve.shown()["update"] == [0, 1, 2]
-    assert (curve.shown(1, 2)["start"], curve.shown(1, 2)["update"]) == (1, [1, 2])
+    assert curve.to_lists()["update"] == [0, 1, 2]
+    assert (curve.to_lists(1, 2)["start"], curve.to_lists(1, 2)["update"]) == (1, [1, 2])
     curve.add((float(i), i, i, i) for i in range(3, 6))  # the width doubles: every entry is new
-    again = curve.shown(1, 3)
+    again = curve.to_lists(1, 3)
     assert (again["width"], again["start"], again["update"]) == (2, 0, [0, 2, 4])
 
 
@@ -121,9 +121,9 @@ def test_agents_are_a_band_and_lists_are_curves_by_name(tmp_path):
     assert metrics.poll()
     assert not metrics.poll()
     assert set(metrics.curves) == {"episode_reward", "action_share.HOLD"}
-    shown = metrics.curves["episode_reward"].shown()
+    shown = metrics.curves["episode_reward"].to_lists()
     assert (shown["mean"], shown["low"], shown["high"]) == ([2.0, 4.0], [1.0, 4.0], [3.0, 4.0])
-    band = metrics.curves["action_share.HOLD"].shown()
+    band = metrics.curves["action_share.HOLD"].to_lists()
     assert (band["low"], band["high"]) == ([0.25], [0.75])
     assert metrics.last == {"update": 2, "episode_reward": 4.0}
     assert metrics.share_read == 1.0
@@ -139,4 +139,4 @@ def test_a_rollback_takes_its_rows_out_of_the_curves(tmp_path):
     new.replace(path)
     metrics.poll()
     assert metrics.version != before
-    assert metrics.curves["loss"].shown()["high"] == [1.0]
+    assert metrics.curves["loss"].to_lists()["high"] == [1.0]

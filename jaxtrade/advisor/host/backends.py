@@ -67,7 +67,7 @@ _NAMES = {0: "flat", 1: "long", -1: "short"}
 
 
 @dataclass(eq=False)
-class Sampled:
+class SampledBackend:
     """A backend that makes one answer of `calls` samples of another one, asked one after the
     other.
     """
@@ -84,7 +84,7 @@ class Sampled:
         return {**self.inner.identity(), "samples": str(self.calls)}
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        """All samples by `deadline`; each gets an equal share of the time."""
+        """Return all samples by `deadline`; each gets an equal share of the time."""
         began = self.monotonic()
         share, parts = max(0.0, deadline - began) / self.calls, list[Answer]()
         failed = list[Answer]()
@@ -96,22 +96,22 @@ class Sampled:
         ):
             parts.append(self.inner.answer(question, self.monotonic() + share, len(parts)))
             failed = [part for part in parts if not part.advice]
-        return merged(parts, self.calls)._replace(latency=self.monotonic() - began)
+        return merge_answers(parts, self.calls)._replace(latency=self.monotonic() - began)
 
     def close(self) -> None:
         self.inner.close()
 
 
 def calls_of(backend: Backend) -> int:
-    """Requests that one question to this backend takes at most."""
-    if isinstance(backend, Sampled):
+    """Return the number of requests that one question to this backend takes at most."""
+    if isinstance(backend, SampledBackend):
         return backend.calls
     inner = getattr(backend, "inner", None)
     return calls_of(inner) if inner else 1
 
 
-def combined(samples: Sequence[Advice]) -> Advice:
-    """One advice from at least one sample, by the rules above."""
+def combine_samples(samples: Sequence[Advice]) -> Advice:
+    """Combine at least one sample into one advice, by the rules above."""
     votes = [advice.direction for advice in samples]
     counts = Counter(votes).most_common()
     tied = len(counts) > 1 and counts[0][1] == counts[1][1]
@@ -125,14 +125,15 @@ def combined(samples: Sequence[Advice]) -> Advice:
     )
 
 
-def merged(parts: Sequence[Answer], calls: int) -> Answer:
-    """The answer that the answers to at least one request of `calls` make. Its tokens are theirs in
-    total.
+def merge_answers(parts: Sequence[Answer], calls: int) -> Answer:
+    """Merge the answers to at least one request of `calls` into one.
+
+    Its tokens are theirs in total.
     """
     usable = [part.advice for part in parts if part.advice]
     if 2 * len(usable) >= calls:
         found = next(part for part in parts if part.advice)._replace(
-            advice=combined(usable), detail=f"{len(usable)} of {calls} samples usable"
+            advice=combine_samples(usable), detail=f"{len(usable)} of {calls} samples usable"
         )
     else:
         # Fewer usable ones than asked for: asking ended at a failure, or all were asked.
@@ -148,8 +149,9 @@ def merged(parts: Sequence[Answer], calls: int) -> Answer:
 
 
 def check_samples(options: Mapping[str, Any]) -> int:
-    """The number of samples that the options of a server ask for; 1 by default. Raises
-    ConfigError.
+    """Return the number of samples that the options of a server ask for; 1 by default.
+
+    Raises ConfigError.
     """
     samples, temperature = options.get("samples", 1), options.get("temperature", 0.0)
     if type(samples) is not int or not 1 <= samples <= MOST:
@@ -172,8 +174,9 @@ CONFIDENCE = {"strong": 0.8, "moderate": 0.6, "none": 0.5}
 
 
 def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
-    """The rules' advice from raw values (units in `prompts.RAW_SLOTS`). Raises KeyError for a missing
-    value.
+    """Return the rules' advice from raw values (units in `prompts.RAW_SLOTS`).
+
+    Raises KeyError for a missing value.
     """
     adx, momentum, distance, rsi = (slots[name] for name in RULE_SLOTS)
     strength = "strong" if adx > STRONG else "moderate" if adx >= WEAK else "none"
@@ -215,7 +218,7 @@ class RuleBackend:
         return Answer(None, Failure.SCHEMA, detail)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
 
 class RecordedRow(NamedTuple):
@@ -266,12 +269,13 @@ class RecordedBackend:
         return PARSERS[self._format](row.raw)._replace(raw=row.raw, model=row.model)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
 
 def read_recorded(path: Path) -> dict[int, RecordedRow]:
-    """Rows of a JSONL file by bar. Raises DataError, with file and line, for a row that is not
-    valid.
+    """Read rows of a JSONL file by bar.
+
+    Raises DataError, with file and line, for a row that is not valid.
     """
     try:
         return read_rows(str(path), path.read_text(encoding="utf-8").splitlines())
@@ -280,7 +284,11 @@ def read_recorded(path: Path) -> dict[int, RecordedRow]:
 
 
 def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
-    """Like `read_recorded`, for lines of text. name: stands for the file in error messages."""
+    """Read rows like `read_recorded`, from lines of text.
+
+    Args:
+        name: stands for the file in error messages.
+    """
     rows: dict[int, RecordedRow] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -6,8 +6,8 @@ between environments, and a question is shared by all of them.
 Feeds that a question may show: news and a calendar of events, quoted.
 
 News are a JSONL file of time-stamped texts, of which a question shows those that were known before
-its close. Each line is an object with `time` (ISO with offset), `source`, `text`, and `symbol` if it
-concerns one market only. A calendar is a CSV file with the columns time, name, importance and,
+its close. Each line is an object with `time` (ISO with offset), `source`, `text`, and `symbol` if
+it concerns one market only. A calendar is a CSV file with the columns time, name, importance and,
 optionally, actual. A schedule is known ahead, so events to come are shown by their scheduled time
 and name. The value that an event brought (`actual`) is shown only once its time, and the delay of
 the feed, have passed.
@@ -37,11 +37,11 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator
 
 from jaxtrade.advisor.host.types import nearest, sha256_of
-from jaxtrade.config import validated
+from jaxtrade.config import validate
 from jaxtrade.config.base import Section
 from jaxtrade.config.service import ContextConfig
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import local
+from jaxtrade.formatting import local
 
 PROMPT: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("prompt.yaml").read_text(encoding="utf-8")
@@ -49,8 +49,12 @@ PROMPT: dict[str, Any] = yaml.safe_load(
 
 
 class Block(NamedTuple):
-    """A block. about: what it shows. layout: its words and formats. keys: names of the keys of
-    `advisor.context`, or of `advisor` (`advisor.NAME`), that shape it."""
+    """A block.
+
+    about: what it shows.
+    layout: its words and formats.
+    keys: names of the keys of `advisor.context`, or of `advisor` (`advisor.NAME`), that shape it.
+    """
 
     about: str
     layout: Mapping[str, str]
@@ -64,8 +68,10 @@ NONE = WINDOW["none"]  # in place of a part that does not exist
 
 
 class PriceBar(NamedTuple):
-    """A bar. time: wall time of its close. Prices in the quote unit. volume: None where bars have
-    none.
+    """A bar.
+
+    time: wall time of its close. Prices in the quote unit.
+    volume: None where bars have none.
     """
 
     time: str
@@ -77,19 +83,19 @@ class PriceBar(NamedTuple):
 
 
 def length_of(seconds: int) -> str:
-    """The length of a bar in words: 1 minute, 5 minutes, 15 seconds."""
+    """Format the length of a bar in words: 1 minute, 5 minutes, 15 seconds."""
     count, noun = (seconds // 60, "minute") if seconds % 60 == 0 else (seconds, "second")
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def window_block(rows: Sequence[PriceBar], seconds: int, decimals: int) -> str:
-    """The last bars as a table."""
+    """Format the last bars as a table."""
     head = WINDOW["head"].format(count=len(rows), length=length_of(seconds))
     return f"{head}{WINDOW['volume'] if rows[-1].volume is not None else ''}:\n{_table(rows, decimals)}"
 
 
 def higher_block(tables: Mapping[int, Sequence[PriceBar]], decimals: int) -> str:
-    """A table for each length in minutes."""
+    """Format a table for each length in minutes."""
     parts = []
     for minutes, rows in tables.items():
         length = length_of(60 * minutes)
@@ -108,21 +114,31 @@ def levels_block(
     left: int | None,
     decimals: int,
 ) -> str:
-    """The session's levels, the opening range and the prior day: prices by name, or None for a part
-    that does not exist. since: wall time of the session's opening. minutes: of the opening range.
-    left: minutes to the close."""
+    """Format the session's levels, the opening range and the prior day.
+
+    These are prices by name, or None for a part that does not exist.
+
+    Args:
+        since: wall time of the session's opening.
+        minutes: of the opening range.
+        left: minutes to the close.
+    """
     return "\n".join(
         [
             LEVELS["session"].format(since=since, levels=_levels(session, decimals)),
             LEVELS["opening"].format(minutes=minutes, levels=_levels(opening, decimals)),
             LEVELS["prior"].format(levels=_levels(prior, decimals)),
-            _left(LEVELS, left),
+            _format_time_left(LEVELS, left),
         ]
     )
 
 
-def _left(layout: Mapping[str, str], minutes: int | None) -> str:
-    """How long until something, in the words of a block; minutes: None where that is not known."""
+def _format_time_left(layout: Mapping[str, str], minutes: int | None) -> str:
+    """Format how long until something, in the words of a block.
+
+    Args:
+        minutes: None where that is not known.
+    """
     left = NONE if minutes is None else layout["minutes"].format(minutes=minutes)
     return layout["left"].format(left=left)
 
@@ -152,8 +168,12 @@ class AccountRules(NamedTuple):
     value) says otherwise.
 
     drawdown, daily, target: None where the account has no such rule; daily is the daily loss limit.
-    trailing: as in the account presets. commission: of a round turn. slippage: ticks of a round
-    turn. total: whole ticks of a round turn. size: of a tick. value: of a tick of one contract.
+    trailing: as in the account presets.
+    commission: of a round turn.
+    slippage: ticks of a round turn.
+    total: whole ticks of a round turn.
+    size: of a tick.
+    value: of a tick of one contract.
     two_sided: whether fills pay a spread.
     """
 
@@ -172,8 +192,10 @@ class AccountRules(NamedTuple):
 
 
 def account_block(rules: AccountRules, left: int | None) -> str:
-    """The rules and costs. left: minutes until positions are closed; None where that is not
-    known.
+    """Format the rules and costs.
+
+    Args:
+        left: minutes until positions are closed; None where that is not known.
     """
     trailing = "" if rules.drawdown is None else ACCOUNT[rules.trailing]
     shown = rules._asdict() | {
@@ -184,15 +206,19 @@ def account_block(rules: AccountRules, left: int | None) -> str:
     }
     limits, costs, tick = (ACCOUNT[name].format(**shown) for name in ("rules", "costs", "tick"))
     spread = ACCOUNT["spread"] if rules.two_sided else ""
-    return "\n".join([limits, costs + spread, tick, _left(ACCOUNT, left)])
+    return "\n".join([limits, costs + spread, tick, _format_time_left(ACCOUNT, left)])
 
 
 def _limit(limit: float | None) -> str:
     return ACCOUNT["none"] if limit is None else ACCOUNT["limit"].format(limit=limit)
 
 
-class Scored(NamedTuple):
-    """One earlier answer. time: wall time of its bar's close. direction, followed: -1, 0 or +1."""
+class ScoredAnswer(NamedTuple):
+    """One earlier answer.
+
+    time: wall time of its bar's close.
+    direction, followed: -1, 0 or +1.
+    """
 
     time: str
     direction: int
@@ -200,9 +226,15 @@ class Scored(NamedTuple):
     followed: int
 
 
-def record_block(rates: Sequence[tuple[int, int]], last: Sequence[Scored], horizon: int) -> str:
-    """The record. rates: (hits, scored answers) of equal ranges of confidence, from low to high.
-    last: the answers shown, oldest first."""
+def record_block(
+    rates: Sequence[tuple[int, int]], last: Sequence[ScoredAnswer], horizon: int
+) -> str:
+    """Format the record.
+
+    Args:
+        rates: (hits, scored answers) of equal ranges of confidence, from low to high.
+        last: the answers shown, oldest first.
+    """
     if not last and not any(count for _, count in rates):
         return RECORD["none"]
     bins = len(rates)
@@ -231,7 +263,7 @@ _BLANK = str.maketrans(dict.fromkeys(UNSAFE, " "))
 
 
 def plain(text: str, most: int) -> str:
-    """`text` as one line of at most `most` characters without control characters and markup.
+    """Clean `text` to one line of at most `most` characters without control characters and markup.
 
     Compatibility forms are resolved first (NFKC), so that a full-width `<` counts as one. Tags in
     angle brackets are dropped. Control, format and unassigned characters, line ends and `UNSAFE`
@@ -245,8 +277,10 @@ def plain(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - len(QUOTES["cut"])].rstrip() + QUOTES["cut"]
 
 
-def quoted(name: str, items: Iterable[Mapping[str, str]]) -> str:
-    """Items in a fence named `name`, each one line of JSON. Their strings must come from `plain`.
+def quote_items(name: str, items: Iterable[Mapping[str, str]]) -> str:
+    """Quote items in a fence named `name`, each one line of JSON.
+
+    Their strings must come from `plain`.
 
     Raises ValueError where a string holds one of `UNSAFE`: it was not passed through `plain`.
     """
@@ -270,8 +304,9 @@ _STAMP = re.compile(
 
 
 def seconds_of(stamp: object) -> float:
-    """UTC seconds of a stamp such as 2013-10-07T09:31:00-04:00. Raises ValueError for no such
-    stamp.
+    """Convert a stamp such as 2013-10-07T09:31:00-04:00 to UTC seconds.
+
+    Raises ValueError for no such stamp.
     """
     try:
         if isinstance(stamp, str) and _STAMP.fullmatch(stamp):
@@ -293,19 +328,21 @@ RecordT = TypeVar("RecordT", bound=Section)
 
 
 def record_of(model: type[RecordT], found: object, where: str) -> RecordT:
-    """A record of a file. Raises DataError naming the place and each fault."""
+    """Validate a record of a file. Raises DataError naming the place and each fault."""
     if not isinstance(found, Mapping):
         names = ", ".join(repr(name) for name in model.model_fields)
         raise DataError(f"{where}: {type(found).__name__}, expected an object with {names}")
     try:
-        return validated(model, found, where)
+        return validate(model, found, where)
     except ConfigError as error:
         raise DataError(str(error)) from None
 
 
 def text_of(path: Path, key: str) -> str:
-    """The UTF-8 text of a feed's file. key: the configuration key that names it. Raises
-    DataError.
+    """Read the UTF-8 text of a feed's file. Raises DataError.
+
+    Args:
+        key: the configuration key that names it.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -323,7 +360,10 @@ _HOUR = 3600.0
 
 
 class NewsItem(Section, frozen=True):
-    """One item. symbol: the market that it concerns; None for all."""
+    """One item.
+
+    symbol: the market that it concerns; None for all.
+    """
 
     time: Stamp
     source: Words
@@ -366,24 +406,24 @@ _EXAMPLE = '{"time": "2013-10-07T09:20:00-04:00", "source": "wire", "text": "...
 
 
 def known_before(news: Feed, close: float, delay: float) -> int:
-    """How many items, by time, were known strictly before `close`: those with time + delay <
-    close.
+    """Count the items, by time, that were known strictly before `close`.
+
+    These are those with time + delay < close.
     """
     return bisect_left(news.items, close - delay, key=_TIME)
 
 
 def news_block(news: Feed, symbol: str, close: float, zone: str, config: ContextConfig) -> str:
-    """The news of a market at a bar's close (UTC seconds): the latest items of the look-back,
-    oldest first, quoted.
+    """Format the news of a market at a bar's close (UTC seconds).
 
-    Times are wall times of `zone`.
+    It quotes the latest items of the look-back, oldest first. Times are wall times of `zone`.
     """
     first = bisect_left(news.items, close - config.news_hours * _HOUR, key=_TIME)
     known = news.items[first : known_before(news, close, config.news_delay_s)]
     shown = [item for item in known if item.symbol in (None, symbol)][-config.news_items :]
     if not shown:
         return NEWS["none"].format(none=NONE)
-    return f"{NEWS['head']} " + quoted(
+    return f"{NEWS['head']} " + quote_items(
         NEWS["name"],
         [
             {
@@ -402,8 +442,11 @@ _NEEDED, _ALL = ("time", "name", "importance"), ("time", "name", "importance", "
 _MOST_NAME, _MOST_VALUE = 80, 40  # characters that are shown
 
 
-class Event(Section, frozen=True):
-    """A scheduled event. actual: the value that it brought; None if the file has none."""
+class ScheduledEvent(Section, frozen=True):
+    """A scheduled event.
+
+    actual: the value that it brought; None if the file has none.
+    """
 
     time: Stamp
     name: Words
@@ -440,40 +483,43 @@ def read_events(path: Path) -> Feed:
     return Feed(sorted(found, key=_TIME), sha256_of(text))
 
 
-def _event(row: Mapping[str, Any], where: str) -> Event:
+def _event(row: Mapping[str, Any], where: str) -> ScheduledEvent:
     if None in (*row, *row.values()):  # a key for cells too many, a value for each that lacks
         raise DataError(
             f"{where}: has not as many cells as the first line; put cells that hold a comma in quotes"
         )
     found = {name: cell if name == "name" else cell.strip() for name, cell in row.items()}
     return record_of(
-        Event, {name: cell for name, cell in found.items() if cell or name != "actual"}, where
+        ScheduledEvent,
+        {name: cell for name, cell in found.items() if cell or name != "actual"},
+        where,
     )
 
 
-def value_at(event: Event, close: float, delay: float) -> str | None:
-    """The event's value if it was known strictly before `close` (UTC seconds); None if it was not,
-    or is missing.
+def value_at(event: ScheduledEvent, close: float, delay: float) -> str | None:
+    """Return the event's value if it was known strictly before `close` (UTC seconds).
+
+    It is None if it was not, or is missing.
     """
     return event.actual if event.time + delay < close else None
 
 
 def events_block(events: Feed, close: float, zone: str, config: ContextConfig) -> str:
-    """The events around a bar's close (UTC seconds), oldest first, quoted."""
+    """Format the events around a bar's close (UTC seconds), oldest first, quoted."""
     first = bisect_left(events.items, close - config.calendar_back_hours * _HOUR, key=_TIME)
     last = bisect_right(events.items, close + config.calendar_ahead_hours * _HOUR, key=_TIME)
     least = IMPORTANCE.index(config.calendar_importance)
     shown = [
-        _shown(event, close, zone, config.news_delay_s)
+        _format_event(event, close, zone, config.news_delay_s)
         for event in events.items[first:last]
         if IMPORTANCE.index(event.importance) >= least
     ]
     if not shown:
         return EVENTS["none"].format(none=NONE)
-    return f"{EVENTS['head']} " + quoted(EVENTS["name"], shown)
+    return f"{EVENTS['head']} " + quote_items(EVENTS["name"], shown)
 
 
-def _shown(event: Event, close: float, zone: str, delay: float) -> dict[str, str]:
+def _format_event(event: ScheduledEvent, close: float, zone: str, delay: float) -> dict[str, str]:
     value = value_at(event, close, delay)
     return {
         "time": local(event.time, zone, EVENTS["stamp"]),

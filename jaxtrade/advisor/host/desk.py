@@ -5,15 +5,15 @@ A question is looked up in the cache, waits in the queue, passes the gates and i
 it is done, failed, poisoned, or back in the queue for a retry. Nothing here blocks: a question that
 waits for a retry occupies no worker.
 
-The queue knows which questions are waiting, in flight and settled. Each key has at most one request
+The queue knows which questions are waiting, in flight and closed. Each key has at most one request
 at a time. Submitting the same question again raises its priority. The queue's size is bounded, so a
 slow server cannot fill the memory.
 
 Worker threads, each of which sends one question at a time. They make no decisions.
 
 One other thread, the pool's owner, gives them jobs, receives their results and replaces workers
-that are stuck or dead. They are daemon threads instead of a standard thread pool, because that pool waits at exit
-for threads that hang.
+that are stuck or dead. They are daemon threads instead of a standard thread pool, because that pool
+waits at exit for threads that hang.
 """
 
 from __future__ import annotations
@@ -32,9 +32,15 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.paid import AdviceCache, Ledger
-from jaxtrade.advisor.host.policy import Booking, Gates, Use
-from jaxtrade.advisor.host.replies import MOST_FALLBACKS, checked, one_line, problem, verdict_of
+from jaxtrade.advisor.host.ledger import AdviceCache, Ledger
+from jaxtrade.advisor.host.policy import Booking, Gates, ServiceUse
+from jaxtrade.advisor.host.replies import (
+    MOST_FALLBACKS,
+    check_answer,
+    one_line,
+    problem,
+    verdict_of,
+)
 from jaxtrade.advisor.host.types import (
     Advice,
     Answer,
@@ -42,12 +48,12 @@ from jaxtrade.advisor.host.types import (
     ContainedFaults,
     Failure,
     Question,
-    Statistics,
+    ServiceCounts,
 )
 from jaxtrade.config.service import ServiceOptions
 
 
-class Key(NamedTuple):
+class QuestionKey(NamedTuple):
     """Identifies a question within a run. The bar and the prompt's version determine the whole
     prompt.
     """
@@ -60,14 +66,16 @@ class Key(NamedTuple):
 class Entry:
     """A question that is waiting or in flight.
 
-    serial: number of its first submission. chunk: when it was last submitted. count: submissions.
-        attempts: requests
-    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last
-    retry. looked_up: whether the cache was searched without success. cache_key: see
-    `AdviceCache.key`.
+    serial: number of its first submission.
+    chunk: when it was last submitted.
+    attempts: requests sent.
+    not_before: earliest clock time of a retry.
+    delay: seconds that it waited before its last retry.
+    looked_up: whether the cache was searched without success.
+    cache_key: see `AdviceCache.key`.
     """
 
-    key: Key
+    key: QuestionKey
     question: Question
     priority: float
     serial: int
@@ -87,11 +95,12 @@ class Entry:
 
 
 @dataclass(eq=False)
-class Job:
+class InFlight:
     """A question in flight, with a worker.
 
-    booking: what it may cost. deadline: clock time by which the backend must return. given_up:
-        whether the pool's owner waits for it no longer.
+    booking: what it may cost.
+    deadline: clock time by which the backend must return.
+    given_up: whether the pool's owner waits for it no longer.
     """
 
     entry: Entry
@@ -103,11 +112,12 @@ class Job:
 class Finished(NamedTuple):
     """A worker's result.
 
-    latency: in seconds. fault: the class name of an exception, or "". died: whether it ended its
-    thread, as SystemExit does.
+    latency: in seconds.
+    fault: the class name of an exception, or "".
+    died: whether it ended its thread, as SystemExit does.
     """
 
-    job: Job
+    job: InFlight
     answer: Answer
     latency: float
     fault: str = ""
@@ -115,7 +125,7 @@ class Finished(NamedTuple):
 
 
 def left_behind(threads: Sequence[threading.Thread], seconds: float) -> list[str]:
-    """Wait for threads, at most `seconds` in total. Returns the names of those that still run."""
+    """Wait for threads, at most `seconds` in total, and name those that still run."""
     until = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
@@ -130,8 +140,8 @@ class WorkerPool:
     dies is also replaced. After `size` replacements there are no more, and the pool is `short`: a
     backend that always hangs must not leak threads.
 
-    answer: called in many threads. post: receives every Finished, including late ones of workers
-        that were given up.
+    answer: called in many threads.
+    post: receives every Finished, including late ones of workers that were given up.
     """
 
     answer: Callable[[Question, float], Answer]
@@ -142,9 +152,9 @@ class WorkerPool:
 
     def __post_init__(self) -> None:
         self._gone, self._stopping = 0, False
-        self._busy: set[Job] = set()
+        self._busy: set[InFlight] = set()
         self._threads: list[threading.Thread] = []
-        self._inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[InFlight | None] = queue.SimpleQueue()
         for _ in range(self.size):
             self._hire()
 
@@ -184,13 +194,16 @@ class WorkerPool:
         """The number of live threads, including those of workers that were given up."""
         return sum(thread.is_alive() for thread in self._threads)
 
-    def start(self, job: Job) -> None:
+    def start(self, job: InFlight) -> None:
         """Give `job` to a free worker. Needs `free` > 0."""
         self._busy.add(job)
         self._inbox.put(job)
 
-    def returned(self, finished: Finished) -> bool:
-        """Note a result. Returns False where it is late, that is, its job was given up."""
+    def note_result(self, finished: Finished) -> bool:
+        """Note a result.
+
+        Returns False where it is late, that is, its job was given up.
+        """
         if finished.job.given_up:
             return False
         self._busy.remove(finished.job)
@@ -198,8 +211,8 @@ class WorkerPool:
             self._replace()
         return True
 
-    def lost(self, now: float) -> list[Job]:
-        """Give up the workers that are stuck, and replace them. Returns their jobs."""
+    def replace_stuck(self, now: float) -> list[InFlight]:
+        """Give up the workers that are stuck, replace them, and return their jobs."""
         found = [job for job in self._busy if now > job.deadline + self.grace]
         for job in found:
             job.given_up = True
@@ -224,7 +237,7 @@ class WorkerPool:
             if finished.died or lost:
                 return
 
-    def _ask(self, job: Job) -> Finished:
+    def _ask(self, job: InFlight) -> Finished:
         began, fault, died = self.clock(), "", False
         try:
             answer = self.answer(job.entry.question, job.deadline)
@@ -240,9 +253,10 @@ class WorkerPool:
 class State(enum.Enum):
     """Where a question stands.
 
-    ABSENT: never submitted, or dropped because the queue was full. FAILED (after a while) and
-        EXPIRED questions may be
-    sent again. DONE and POISONED ones are never sent again in this run.
+    ABSENT: never submitted, or dropped because the queue was full.
+
+    FAILED (after a while) and EXPIRED questions may be sent again. DONE and POISONED ones are never
+    sent again in this run.
     """
 
     ABSENT = "absent"
@@ -254,7 +268,7 @@ class State(enum.Enum):
     POISONED = "poisoned"
 
 
-# What each count of `Statistics` makes of a settled question.
+# What each count of `ServiceCounts` makes of a settled question.
 _SETTLED = {
     "done": State.DONE,
     "cache_hit": State.DONE,
@@ -274,17 +288,17 @@ class QuestionQueue:
 
     capacity: int
     ttl: int
-    counts: Statistics
+    counts: ServiceCounts
 
     def __post_init__(self) -> None:
         self._chunk = self._serial = 0
         self.unseen = 0  # waiting questions that have not been looked up in the cache yet
         # In the order of `chunk`, so that `tick` finds the oldest first.
-        self._waiting: dict[Key, Entry] = {}
+        self._waiting: dict[QuestionKey, Entry] = {}
         self._ranked: list[Entry] = []  # the same by rank, so that the last is sent first
-        self._flying: dict[Key, Entry] = {}
+        self._flying: dict[QuestionKey, Entry] = {}
         # The state, and the time from which it may be sent again.
-        self._settled: dict[Key, tuple[State, float]] = {}
+        self._settled: dict[QuestionKey, tuple[State, float]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -294,8 +308,8 @@ class QuestionQueue:
         """The number of questions that have been sent and not answered."""
         return len(self._flying)
 
-    def state(self, key: Key) -> State:
-        """Where the question `key` stands."""
+    def state(self, key: QuestionKey) -> State:
+        """Return where the question `key` stands."""
         if key in self._waiting:
             return State.QUEUED
         if key in self._flying:
@@ -305,7 +319,10 @@ class QuestionQueue:
     # --- submissions -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Count one chunk. Questions not submitted again for `ttl` chunks expire."""
+        """Count one chunk.
+
+        Questions not submitted again for `ttl` chunks expire.
+        """
         self._chunk += 1
         while self._waiting:
             entry = next(iter(self._waiting.values()))
@@ -316,11 +333,12 @@ class QuestionQueue:
             self.counts.expired += 1
 
     def submit(self, question: Question, priority: float, now: float) -> None:
-        """Request an answer. Questions of higher `priority` are sent first; one that is not finite
-        is dropped.
+        """Request an answer.
+
+        Questions of higher `priority` are sent first; one that is not finite is dropped.
         """
         self.counts.submitted += 1
-        key = Key(question.bar, question.prompt_version)
+        key = QuestionKey(question.bar, question.prompt_version)
         if not math.isfinite(priority):
             self.counts.dropped += 1
         elif entry := self._waiting.get(key):
@@ -357,8 +375,9 @@ class QuestionQueue:
     # --- choosing what to send ----------------------------------------------------------------------------------------
 
     def to_look_up(self, most: int) -> list[Entry]:
-        """At most `most` questions that have not been looked up in the cache, highest priority
-        first.
+        """Return at most `most` questions that have not been looked up in the cache.
+
+        Those of the highest priority come first.
         """
         unseen = (e for e in reversed(self._ranked) if not e.looked_up)
         return list(islice(unseen, min(most, self.unseen)))
@@ -369,7 +388,7 @@ class QuestionQueue:
         entry.looked_up = True
 
     def next(self, now: float) -> Entry | None:
-        """The question of the highest priority that may be sent now, or None."""
+        """Return the question of the highest priority that may be sent now, or None."""
         found = (e for e in reversed(self._ranked) if e.looked_up and e.not_before <= now)
         return next(found, None)
 
@@ -381,18 +400,21 @@ class QuestionQueue:
         entry.attempts += 1
         self._flying[entry.key] = entry
 
-    def again(self, entry: Entry, not_before: float) -> None:
-        """Put a question in flight back into the queue for a retry. Its time to expiry starts
-        again.
+    def requeue(self, entry: Entry, not_before: float) -> None:
+        """Put a question in flight back into the queue for a retry.
+
+        Its time to expiry starts again.
         """
         del self._flying[entry.key]
         entry.not_before, entry.chunk = not_before, self._chunk
         self._join(entry)
         self._make_room()
 
-    def settle(self, entry: Entry, count: str, until: float = math.inf) -> None:
-        """Settle a question, waiting or in flight. count: one of `_SETTLED`. It is not sent again
-        before `until`.
+    def close_question(self, entry: Entry, count: str, until: float = math.inf) -> None:
+        """Close a question, waiting or in flight. It is not sent again before `until`.
+
+        Args:
+            count: one of `_SETTLED`.
         """
         if not self._flying.pop(entry.key, None):
             self._leave(entry)
@@ -400,10 +422,8 @@ class QuestionQueue:
         self._settled[entry.key] = _FOR_GOOD[state] if until == math.inf else (state, until)
         setattr(self.counts, count, getattr(self.counts, count) + 1)
 
-    def forgive(self, key: Key) -> None:
-        """Let a failed question be submitted again at once, because its answer is now in the
-        cache.
-        """
+    def forgive(self, key: QuestionKey) -> None:
+        """Let a failed question be submitted again at once, because its answer is now cached."""
         if self.state(key) is State.FAILED:
             self._settled[key] = (State.FAILED, -math.inf)
 
@@ -416,8 +436,9 @@ _FLUSH_AGAIN_S = 1.0  # before the next flush, where another process holds the c
 class Desk:
     """The rules of the service, separate from its threads so that tests can call them directly.
 
-    ready: receives every answer once, as (bar, advice). faults: counts contained exceptions, and
-        tells one line per problem. use: what the answers are for.
+    ready: receives every answer once, as (bar, advice).
+    faults: counts contained exceptions, and logs one line per problem.
+    use: what the answers are for.
     """
 
     backend: Backend
@@ -428,40 +449,41 @@ class Desk:
     pool: WorkerPool
     ready: deque[tuple[int, Advice]]
     faults: ContainedFaults
-    use: Use
+    use: ServiceUse
 
     def __post_init__(self) -> None:
         options, backend = self.options, self.backend
         self._identity = dict(backend.identity())
-        self.counts = Statistics()
+        self.counts = ServiceCounts()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
         self.gates = Gates(
-            options, self.ledger, self.counts, backend, self.faults.tell, self.clock(), self.use
+            options, self.ledger, self.counts, backend, self.faults.log, self.clock(), self.use
         )
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
-        self._repeated: dict[Key, Counter[str]] = defaultdict(Counter)
+        self._repeated: dict[QuestionKey, Counter[str]] = defaultdict(Counter)
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def wanted(self, batch: Sequence[tuple[Question, float]]) -> None:
-        """Queue one chunk's questions with their priorities. An empty batch still counts as a
-        chunk.
+    def queue_questions(self, batch: Sequence[tuple[Question, float]]) -> None:
+        """Queue one chunk's questions with their priorities.
+
+        An empty batch still counts as a chunk.
         """
         now = self.clock()
         self.queue.tick()
         for question, priority in batch:
             self.queue.submit(question, priority, now)
 
-    def finished(self, finished: Finished) -> None:
+    def handle_result(self, finished: Finished) -> None:
         """Handle a worker's result."""
         now = self.clock()
-        answer = checked(finished.answer)
+        answer = check_answer(finished.answer)
         if finished.fault:
             line = f"advisor: the backend raised {finished.fault}; contained"
             self.faults.trouble(finished.fault, line)
         job = finished.job
-        if not self.pool.returned(finished):  # the job was already settled as lost
+        if not self.pool.note_result(finished):  # the job was already settled as lost
             self._late(job, answer)
             return
         self.counts.died += finished.died
@@ -470,12 +492,12 @@ class Desk:
         self.gates.account(job.booking, answer)
         answer = self.gates.of_one_model(answer)
         self.gates.learn(job.booking, answer, now)
-        self._settle(job.entry, answer, now)
+        self._close_question(job.entry, answer, now)
 
     # --- a turn ------------------------------------------------------------------------------------------------------
 
     def turn(self) -> bool:
-        """One turn: settle lost requests, write answers, look up questions, send requests.
+        """Take one turn: close lost requests, write answers, look up questions, send requests.
 
         Returns whether another turn would find more to look up at once. Answers are written before
         new requests are sent, so a killed process loses at most one answer per worker.
@@ -492,40 +514,42 @@ class Desk:
         return more
 
     def _space(self) -> int:
-        """How many more answers may wait to be taken, after all requests in flight."""
+        """Return how many more answers may wait to be taken, after all requests in flight."""
         return self.options.ready_rows - len(self.ready) - self.pool.busy
 
     def _give_up(self, now: float) -> None:
-        """Settle the requests of stuck workers. Refuse all others where too few workers are left.
+        """Close the requests of stuck workers.
+
+        Refuse all others where too few workers are left.
 
         These questions are not sent again in this run: the first request may still be open, and
         would be paid twice.
         """
-        for job in self.pool.lost(now):
+        for job in self.pool.replace_stuck(now):
             self.counts.stuck += 1
             answer = Answer(None, Failure.TIMEOUT, "no return at the deadline")
             self.gates.learn(job.booking, answer, now)
-            self.queue.settle(job.entry, "failed")
+            self.queue.close_question(job.entry, "failed")
         if self.pool.short:
             self.gates.refuse(
                 f"workers hang or end, and all {self.options.workers} replacements are used", now
             )
 
     def _look_up(self) -> bool:
-        """Look up waiting questions in the cache. Returns whether there are more to look up."""
+        """Look up waiting questions in the cache and return whether there are more to look up."""
         for entry in self.queue.to_look_up(min(_LOOK_UPS, max(0, self._space()))):
             entry.cache_key = self.cache.key(self._identity, entry.question)
-            if not self._known(entry):
+            if not self._answer_from_cache(entry):
                 self.queue.looked_up(entry)
         return self.queue.unseen > 0 and self._space() > 0
 
-    def _known(self, entry: Entry) -> bool:
-        """Settle a waiting question from the cache. Returns whether the cache settled it."""
+    def _answer_from_cache(self, entry: Entry) -> bool:
+        """Close a waiting question from the cache and return whether the cache had its answer."""
         cached = self.cache.get(entry.cache_key)
         if cached and cached.advice:
             if problem(cached.advice):
                 return False  # an edited or old file: send the question again
-            self.queue.settle(entry, "cache_hit")
+            self.queue.close_question(entry, "cache_hit")
             self.ready.append((entry.key.bar, cached.advice))
             return True
         if cached and cached.failure:
@@ -533,41 +557,45 @@ class Desk:
             faults, fault = self._repeated[entry.key], cached.failure.value
             faults[fault] = max(faults[fault], cached.attempts)
             if cached.attempts >= self.options.poison_after:
-                self.queue.settle(entry, "poisoned")
+                self.queue.close_question(entry, "poisoned")
                 self.counts.negatives += 1
                 return True
         return False
 
     def _ask_next(self, now: float) -> bool:
-        """Send the most wanted question to a worker. Returns False where no request may start
-        now.
+        """Send the most wanted question to a worker.
+
+        Returns False where no request may start now.
         """
         busy = self.pool.busy
         if self._space() <= 0 or self.pool.free <= 0 or not self.gates.are_open(now, busy):
             return False
         if not (entry := self.queue.next(now)):
             return False
-        if self._known(entry):  # another process or a late worker has answered it since the look-up
+        if self._answer_from_cache(
+            entry
+        ):  # another process or a late worker has answered it since the look-up
             return True
         booking = self.gates.book(entry.question.prompt, entry.attempts == 0, now, busy)
         if booking:
             self.queue.start(entry)
-            self.pool.start(Job(entry, booking, now + booking.calls * self.options.deadline_s))
+            self.pool.start(InFlight(entry, booking, now + booking.calls * self.options.deadline_s))
         return bool(booking)
 
     # --- answers -----------------------------------------------------------------------------------------------------
 
-    def _settle(self, entry: Entry, answer: Answer, now: float) -> None:
-        """Settle a question with its answer: done, poisoned, queued for a retry, or failed. No
-        advice is invented.
+    def _close_question(self, entry: Entry, answer: Answer, now: float) -> None:
+        """Close a question with its answer: done, poisoned, queued for a retry, or failed.
+
+        No advice is invented.
         """
         self.cache.put(entry.cache_key, entry.question, answer)
         if answer.advice:
             self._repeated.pop(entry.key, None)
-            self.queue.settle(entry, "done")
+            self.queue.close_question(entry, "done")
             self.ready.append((entry.key.bar, answer.advice))
         elif answer.failure is Failure.STOPPED:
-            self.queue.settle(entry, "dropped", now + self.options.failed_for_s)
+            self.queue.close_question(entry, "dropped", now + self.options.failed_for_s)
         elif (
             answer.failure is Failure.UNSUPPORTED
             and entry.attempts <= MOST_FALLBACKS
@@ -575,7 +603,7 @@ class Desk:
         ):
             self._again(entry, now)
         elif self._is_poison(entry.key, verdict_of(answer).fault):
-            self.queue.settle(entry, "poisoned")
+            self.queue.close_question(entry, "poisoned")
         elif not self.gates.stopping and self.gates.may_retry(answer, entry.attempts):
             # Decorrelated jitter (Brooker 2015) of the wait before the last attempt.
             base = self.options.retry_base_s
@@ -584,22 +612,23 @@ class Desk:
             self._again(entry, now + max(entry.delay, answer.retry_after))
         else:
             until = now + max(self.options.failed_for_s, answer.retry_after)
-            self.queue.settle(entry, "failed", until)
+            self.queue.close_question(entry, "failed", until)
 
     def _again(self, entry: Entry, not_before: float) -> None:
         self.counts.retried += 1
-        self.queue.again(entry, not_before)
+        self.queue.requeue(entry, not_before)
 
-    def _is_poison(self, key: Key, fault: str) -> bool:
+    def _is_poison(self, key: QuestionKey, fault: str) -> bool:
         if not fault:
             return False
         faults = self._repeated[key]
         faults[fault] += 1
         return faults[fault] >= self.options.poison_after
 
-    def _late(self, job: Job, answer: Answer) -> None:
-        """Handle the answer of a worker that was given up. It is paid for, so the cache keeps
-        it.
+    def _late(self, job: InFlight, answer: Answer) -> None:
+        """Handle the answer of a worker that was given up.
+
+        It is paid for, so the cache keeps it.
         """
         self.gates.account(job.booking, answer)
         if self.gates.of_one_model(answer).advice:
@@ -608,7 +637,7 @@ class Desk:
             self.queue.forgive(job.entry.key)
 
     def snapshot(self) -> dict[str, Any]:
-        """All counts, as JSON values."""
+        """Return all counts, as JSON values."""
         breaker = self.gates.breaker
         return self.counts.snapshot(
             len(self.queue),

@@ -34,7 +34,7 @@ _LOOKUPS = threading.BoundedSemaphore(4)  # name look-ups at a time, of all clie
 _PAUSE = 0.05  # seconds between tries to begin a look-up
 
 
-class Reply(NamedTuple):
+class HttpResponse(NamedTuple):
     """A complete response. Header names are in lower case."""
 
     status: int
@@ -54,7 +54,7 @@ class Client:
         self._context = context or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._lock = threading.Lock()
         self._stopped = False
-        self._calls: dict[asyncio.Task[Reply], _Loop] = {}  # under way
+        self._calls: dict[asyncio.Task[HttpResponse], _Loop] = {}  # under way
 
     def send(
         self,
@@ -63,11 +63,14 @@ class Client:
         deadline: float,
         cap: int,
         body: bytes = b"",
-    ) -> Reply:
+    ) -> HttpResponse:
         """Send one POST, or one GET without a body, and return the response.
 
-        deadline: of `time.monotonic`. cap: most bytes of the response's body. Raises
-        FailedError.
+        Raises FailedError.
+
+        Args:
+            deadline: of `time.monotonic`.
+            cap: most bytes of the response's body.
         """
         request = httpx.Request(
             "POST" if body else "GET",
@@ -81,9 +84,9 @@ class Client:
         except asyncio.CancelledError:
             raise FailedError(Failure.STOPPED, "closed", False) from None
         except (httpx.TransportError, OSError) as error:
-            raise _classified(error, self._base.hostname or "") from None
+            raise _classify(error, self._base.hostname or "") from None
 
-    async def _within(self, request: httpx.Request, deadline: float, cap: int) -> Reply:
+    async def _within(self, request: httpx.Request, deadline: float, cap: int) -> HttpResponse:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
         assert isinstance(loop, _Loop)
@@ -98,7 +101,7 @@ class Client:
             with self._lock:
                 del self._calls[task]
 
-    async def _exchange(self, request: httpx.Request, cap: int) -> Reply:
+    async def _exchange(self, request: httpx.Request, cap: int) -> HttpResponse:
         async with httpx.AsyncHTTPTransport(verify=self._context, trust_env=False) as transport:
             response = await transport.handle_async_request(request)
             status, found = response.status_code, dict(response.headers)
@@ -115,10 +118,13 @@ class Client:
                 body += piece
                 if len(body) > cap:
                     raise FailedError(Failure.TOO_LARGE, f"more than {cap} bytes", False, status)
-            return Reply(status, found, bytes(body))
+            return HttpResponse(status, found, bytes(body))
 
     def close(self) -> None:
-        """End every call. These and all later ones fail at once with Failure.STOPPED."""
+        """End every call.
+
+        These and all later ones fail at once with Failure.STOPPED.
+        """
         with self._lock:
             self._stopped = True
             for task, loop in self._calls.items():
@@ -165,9 +171,10 @@ class _Loop(asyncio.SelectorEventLoop):
         return addresses
 
 
-def _classified(error: Exception, host: str) -> FailedError:
-    """Convert an exception of sockets, TLS or HTTP to a failure. Messages name the host and nothing
-    that was sent.
+def _classify(error: Exception, host: str) -> FailedError:
+    """Convert an exception of sockets, TLS or HTTP to a failure.
+
+    Messages name the host and nothing that was sent.
     """
     if isinstance(error, TimeoutError):
         return FailedError(Failure.TIMEOUT, f"{host} did not answer by the deadline", True)

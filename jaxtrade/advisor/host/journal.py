@@ -1,5 +1,5 @@
 """The journal: a record of which advice became visible when. A replay from it needs no network and
-gives the same bits.
+is bit-identical.
 
 Each line is one JSON object. It carries a SHA-256 over its own canonical form and the digest of the
 line before, so a line that was changed, removed, inserted or moved breaks the chain there. A killed
@@ -30,8 +30,10 @@ HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
 
 
 class JournalPosition(NamedTuple):
-    """A place in a journal. deltas: number of deltas before it. sha256: digest of the last of them,
-    or of the header.
+    """A place in a journal.
+
+    deltas: number of deltas before it.
+    sha256: digest of the last of them, or of the header.
     """
 
     deltas: int
@@ -41,9 +43,9 @@ class JournalPosition(NamedTuple):
 class JournalDelta(NamedTuple):
     """Rows that became visible together.
 
-    update: the update from which they are visible. version: the table's, rising with every delta.
-        rows[i]: the row of
-    bars[i].
+    update: the update from which they are visible.
+    version: the table's, rising with every delta.
+    rows[i]: the row of bars[i].
     """
 
     update: int
@@ -52,12 +54,12 @@ class JournalDelta(NamedTuple):
     rows: tuple[tuple[float, ...], ...]
 
 
-class Recorded(NamedTuple):
+class LoadedJournal(NamedTuple):
     """A journal that was read and passed all checks.
 
-    notes: one line for each thing that was cut or is missing at its end. digests[i]: the digest of
-        the line before
-    delta i + 1; the first is the header's. ended: whether it has an `end` line.
+    notes: one line for each thing that was cut or is missing at its end.
+    digests[i]: the digest of the line before delta i + 1; the first is the header's.
+    ended: whether it has an `end` line.
     """
 
     header: dict[str, Any]
@@ -69,16 +71,18 @@ class Recorded(NamedTuple):
 
 
 def _line(before: str, text: str) -> tuple[bytes, str]:
-    """The journal line of a canonical text that follows a line with digest `before`, and the new
-    line's digest.
+    """Return the journal line of a canonical text, and the line's digest.
+
+    The line follows one with digest `before`.
     """
     digest = sha256_of(before + text)
     return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
 
 
 def row_text(row: Sequence[float]) -> str:
-    """The journal's text of a row. This is the slowest part of writing, so another thread may do it
-    in advance.
+    """Format a row as the journal's text.
+
+    This is the slowest part of writing, so another thread may do it in advance.
 
     Raises ValueError for a number that is not finite.
     """
@@ -88,10 +92,13 @@ def row_text(row: Sequence[float]) -> str:
 def _check(
     update: int, version: int, bars: Sequence[int], rows: int, before: JournalDelta | None
 ) -> None:
-    """Check that a delta can follow `before`. rows: number of rows.
+    """Check that a delta can follow `before`.
 
     Raises ValueError where bars repeat or do not match the rows, the version does not rise, or the
     update falls.
+
+    Args:
+        rows: number of rows.
     """
     if not bars or len(bars) != rows or len(set(bars)) != len(bars):
         raise ValueError(f"{rows} rows of {len(set(bars))} distinct bars out of {len(bars)}")
@@ -131,13 +138,19 @@ def _delta(
         raise _fault(path, number, f"not a delta that can follow ({error})") from None
 
 
-def read_journal(path: Path | str, expected: Mapping[str, Any] = MappingProxyType({})) -> Recorded:
-    """Read and check a whole journal. Missing lines at its end are not detected: `check_position`
-    does that.
+def read_journal(
+    path: Path | str, expected: Mapping[str, Any] = MappingProxyType({})
+) -> LoadedJournal:
+    """Read and check a whole journal.
 
-    expected: header entries that must have these values, such as configuration, prompts and schema.
+    Missing lines at its end are not detected: `check_position` does that.
+
     Raises JournalError where the journal was edited or cut, or belongs to another run; it names the
     first bad line.
+
+    Args:
+        expected: header entries that must have these values, such as configuration,
+            prompts and schema.
     """
     path = Path(path)
     try:
@@ -182,7 +195,7 @@ def read_journal(path: Path | str, expected: Mapping[str, Any] = MappingProxyTyp
     elif not ended:
         notes.append(f"{path}: no end line: the run was killed, or goes on")
     at = JournalPosition(len(deltas), digests[-1])
-    recorded = Recorded(header, tuple(deltas), at, tuple(notes), tuple(digests), ended)
+    recorded = LoadedJournal(header, tuple(deltas), at, tuple(notes), tuple(digests), ended)
     for name, value in expected.items():
         if recorded.header.get(name) != value:
             raise JournalError(
@@ -195,10 +208,13 @@ def read_journal(path: Path | str, expected: Mapping[str, Any] = MappingProxyTyp
 def check_position(
     path: Path | str, digests: Sequence[str], position: JournalPosition, where: str
 ) -> None:
-    """Check that a journal contains a place. digests: as of `Recorded`. where: what knows the
-    place.
+    """Check that a journal contains a place.
 
     Raises JournalError, which names the first line that is missing or different.
+
+    Args:
+        digests: as of `LoadedJournal`.
+        where: what knows the place.
     """
     if position.deltas >= len(digests):
         raise JournalError(
@@ -213,8 +229,9 @@ def check_position(
 
 
 def is_ended(path: Path) -> bool:
-    """Whether the last line of a journal is its `end`, without any check. Raises OSError where it
-    cannot be read.
+    """Return whether the last line of a journal is its `end`, without any check.
+
+    Raises OSError where it cannot be read.
     """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _END_BYTES))
@@ -236,10 +253,13 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path | str, header: Mapping[str, Any]) -> Journal:
-        """Create a new journal. header: JSON values that include all entries of `HEADER`.
+        """Create a new journal.
 
         Raises FileExistsError where the file exists, ValueError where the header lacks an entry or
         uses a reserved one.
+
+        Args:
+            header: JSON values that include all entries of `HEADER`.
         """
         path = Path(path)
         if missing := [name for name in HEADER if name not in header]:
@@ -254,8 +274,8 @@ class Journal:
     @classmethod
     def resume(
         cls, path: Path | str, expected: Mapping[str, Any] = MappingProxyType({})
-    ) -> tuple[Journal, Recorded]:
-        """Continue a journal after its last delta. Returns the journal and what it holds.
+    ) -> tuple[Journal, LoadedJournal]:
+        """Continue a journal after its last delta, and return the journal and what it holds.
 
         Raises JournalError like `read_journal`.
         """
@@ -275,13 +295,15 @@ class Journal:
     def append(
         self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]
     ) -> JournalPosition:
-        """Record rows that become visible at `update`. texts: of the rows (`row_text`), which
-        another thread may have prepared.
+        """Record rows that become visible at `update`.
+
+        Args:
+            texts: of the rows (`row_text`), which another thread may have prepared.
 
         Raises:
             ValueError: the version does not rise, or a bar appears twice.
-            OSError: the write failed, as on a full disk; the part of the line that was written is
-                removed.
+            OSError: the write failed, as on a full disk; the part of the line that was
+                written is removed.
         """
         _check(update, version, bars, len(texts), self._last)
         self._digest = self._write(

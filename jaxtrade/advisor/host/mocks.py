@@ -1,15 +1,16 @@
 """Mock advisors of known skill, for tests and ablations. An answer depends on (seed, bar) only,
 never on order or time.
 
-`Skilled` reads the future by design. Its `future` holds the coming direction of each bar: +1 up, -1 down, 0 where none
-is defined (no full horizon left in the session, or a move within costs). At a 0 it answers at random. If it stayed
-silent or flat there, its silence would leak the future.
+`Skilled` reads the future by design. Its `future` holds the coming direction of each bar: +1 up, -1
+down, 0 where none is defined (no full horizon left in the session, or a move within costs). At a 0
+it answers at random. If it stayed silent or flat there, its silence would leak the future.
 
 Wrappers that change another backend's answers, for ablations: shifted, permuted, delayed, rare,
 turning, slow.
 
-`question_of` returns the question about another bar, or None where there is none. Without it a wrapper changes only the
-bar's number. That is enough for backends that read nothing else (mocks, recorded answers without time stamps).
+`question_of` returns the question about another bar, or None where there is none. Without it a
+wrapper changes only the bar's number. That is enough for backends that read nothing else (mocks,
+recorded answers without time stamps).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ Honesty = Literal["honest", "overconfident", "underconfident"]
 
 
 def uniform(seed: int, bar: int, stream: str) -> float:
-    """A pseudo-random number in [0, 1). Equal arguments give the same number on every machine."""
+    """Return a pseudo-random number in [0, 1).
+
+    Equal arguments give the same number on every machine.
+    """
     digest = hashlib.blake2b(f"{seed}/{bar}/{stream}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
@@ -57,17 +61,17 @@ class Mock:
         self.seed, self.horizon = seed, horizon
 
     def identity(self) -> Mapping[str, str]:
-        """The kind and every public attribute; arrays are given by their hash."""
+        """Return the kind and every public attribute; arrays are given by their hash."""
         own = {key: value for key, value in vars(self).items() if key[0] != "_" and key != "inner"}
         shown = {
             key: str(value) if isinstance(value, int | float | str) else sha256_of(repr(value))[:16]
             for key, value in own.items()
         }
-        inner = prefixed("of", self.inner) if self.inner else {}
+        inner = prefix_identity("of", self.inner) if self.inner else {}
         return {"kind": f"mock:{self.name}", **shown, **inner}
 
     def opinion(self, question: Question) -> Answer:
-        """The answer to a question. Defined by each subclass."""
+        """Answer a question. Defined by each subclass."""
         raise NotImplementedError
 
     def answer(self, question: Question, deadline: float) -> Answer:
@@ -75,7 +79,7 @@ class Mock:
         return self.opinion(question)
 
     def say(self, direction: str, confidence: float, risk: float = 0.5) -> Answer:
-        """An answer with this mock's horizon."""
+        """Build an answer with this mock's horizon."""
         return Answer(
             advice_of(direction, confidence, risk, self.horizon), model=f"mock:{self.name}"
         )
@@ -124,7 +128,7 @@ class Persistent(Mock):
         ] = {}  # bar asked about -> first bar of its spell; only saves time
 
     def began(self, bar: int) -> int:
-        """The first bar of the spell that `bar` lies in. Bar 0 begins one."""
+        """Return the first bar of the spell that `bar` lies in. Bar 0 begins one."""
         first = bar
         while (
             first > 0
@@ -162,9 +166,9 @@ class Skilled(Mock):
     """Gives the right direction with probability `q` at every bar where one is defined. It reads
     the future.
 
-    future: int[T], the coming direction of each bar, -1, 0 or +1. honesty: sets the stated
-        confidence to max(q, 1 - q)
-    (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
+    future: int[T], the coming direction of each bar, -1, 0 or +1.
+    honesty: sets the stated confidence to max(q, 1 - q) (`honest`), 0.99 (`overconfident`) or
+        0.05 (`underconfident`).
     """
 
     name = "skilled"
@@ -222,8 +226,10 @@ class Failing(Mock):
 
 
 def share(name: str, value: float, kind: str = "mock") -> float:
-    """`value` as a float. kind: of the advisor, for the message. Raises ConfigError where it is not
-    from 0 to 1.
+    """Convert `value` to a float. Raises ConfigError where it is not from 0 to 1.
+
+    Args:
+        kind: of the advisor, for the message.
     """
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"advisor {kind}: {name} = {value:g}, expected a share from 0 to 1")
@@ -231,15 +237,16 @@ def share(name: str, value: float, kind: str = "mock") -> float:
 
 
 def whole(name: str, value: float) -> int:
-    """`value` as an integer. Raises ConfigError where it is not a whole number."""
+    """Convert `value` to an integer. Raises ConfigError where it is not a whole number."""
     if not float(value).is_integer():
         raise ConfigError(f"advisor {name} {value}: expected a whole number")
     return int(value)
 
 
 def _directions(future: Iterable[int]) -> array[int]:
-    """Any sequence or array of -1, 0 and +1 as an array of bytes. Raises ConfigError for anything
-    else.
+    """Convert any sequence or array of -1, 0 and +1 to an array of bytes.
+
+    Raises ConfigError for anything else.
     """
     try:
         signs = list(future)
@@ -250,8 +257,8 @@ def _directions(future: Iterable[int]) -> array[int]:
     raise ConfigError("advisor future: expected one of -1, 0, +1 for every bar")
 
 
-def prefixed(head: str, backend: Backend) -> dict[str, str]:
-    """The identity of a wrapped backend, with `head` before each name."""
+def prefix_identity(head: str, backend: Backend) -> dict[str, str]:
+    """Return the identity of a wrapped backend, with `head` before each name."""
     return {f"{head}.{key}": text for key, text in backend.identity().items()}
 
 
@@ -269,8 +276,9 @@ class Wrapper(Mock):
         self._question_of = question_of
 
     def asked_about(self, question: Question, bar: int, deadline: float) -> Answer:
-        """The inner backend's answer about another bar, or EMPTY where there is no question about
-        that bar.
+        """Return the inner backend's answer about another bar.
+
+        It is EMPTY where there is no question about that bar.
         """
         about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
         if not about:
@@ -284,7 +292,7 @@ class Moved(Wrapper):
     _other: dict[int, int]
 
     def other(self, bar: int) -> int | None:
-        """The bar whose answer is given at `bar`; None where no answer is moved to it."""
+        """Return the bar whose answer is given at `bar`; None where no answer is moved to it."""
         return self._other.get(bar)
 
     def answer(self, question: Question, deadline: float) -> Answer:
@@ -297,7 +305,8 @@ class Moved(Wrapper):
 class Permuted(Moved):
     """The inner backend's answers, shuffled over `bars`. The distribution of answers stays the
     same; their order does not, so opinions that last lose their persistence. `Shifted` is the
-    placebo that keeps it."""
+    placebo that keeps it.
+    """
 
     name = "permuted"
 
@@ -322,12 +331,11 @@ class Shifted(Moved):
     of the answers stay.
 
     sessions: in time order, the askable bars of each as (bar, place), places ascending, as seconds
-        since the session
-    began. Sessions are rotated: session i gets the answers of session i + k (modulo their number).
-    k is random, and lies in the middle half of what is possible, so that opinions that last for
-    days are not their own placebo. Where the other session has no bar at this place, its nearest
-    one is used (the earlier of two). A single session is rotated in itself, by at least `least`
-    bars if it has twice as many.
+        since the session began. Sessions are rotated: session i gets the answers of session i + k
+        (modulo their number). k is random, and lies in the middle half of what is possible, so that
+        opinions that last for days are not their own placebo. Where the other session has no bar at
+        this place, its nearest one is used (the earlier of two). A single session is rotated in
+        itself, by at least `least` bars if it has twice as many.
 
     Raises ConfigError for fewer than two bars, and for a bar that occurs twice.
     """
@@ -354,22 +362,23 @@ class Shifted(Moved):
                 "more bars, each once"
             )
         if len(self.sessions) > 1:
-            self._other = _rotated(self.sessions, seed)
+            self._other = _rotate_sessions(self.sessions, seed)
         else:
             offset = _offset(len(bars), max(least, len(bars) // 4), seed)
             self._other = dict(zip(bars, bars[offset:] + bars[:offset], strict=True))
 
 
 def _offset(number: int, least: int, seed: int) -> int:
-    """A random number of steps to rotate `number` items by: at least `least` either way round, and
-    never 0.
+    """Draw a number of steps to rotate `number` items by.
+
+    It is at least `least` either way round, and never 0.
     """
     least = min(max(1, least), number // 2)
     return least + int(uniform(seed, number, "shifted") * (number - 2 * least + 1))
 
 
-def _rotated(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[int, int]:
-    """bar -> bar at the same place of another session."""
+def _rotate_sessions(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[int, int]:
+    """Map each bar to the bar at the same place of another session."""
     number, other = len(sessions), dict[int, int]()
     offset = _offset(number, number // 4, seed)
     for i, session in enumerate(sessions):
@@ -382,7 +391,7 @@ def _rotated(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[i
     return other
 
 
-class Delayed(Wrapper):
+class DelayedBackend(Wrapper):
     """At bar b, the inner backend's answer about bar b - `bars`; EMPTY where that is below 0."""
 
     name = "delayed"
@@ -426,7 +435,7 @@ class Turning(Wrapper):
         self._then, self.turn = then, whole("turn", turn)
 
     def identity(self) -> Mapping[str, str]:
-        return {**super().identity(), **prefixed("then", self._then)}
+        return {**super().identity(), **prefix_identity("then", self._then)}
 
     def answer(self, question: Question, deadline: float) -> Answer:
         return (self.inner if question.bar < self.turn else self._then).answer(question, deadline)

@@ -1,4 +1,5 @@
-"""Servers with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers, or a paid one.
+"""Servers with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers,
+or a paid one.
 
 The backend asks one model. Each call makes one attempt within a total deadline. It never raises and
 never retries. Requests go only to the configured base URL, over TLS unless the server is on this
@@ -13,8 +14,7 @@ API keys, read from an environment variable or a private file. The configuration
 never the key.
 
 A `Secret` prints as a mask and cannot be serialised by accident. Its `scrub` removes the key from
-texts that others
-wrote: a server may echo a key in its error message or in the model's answer.
+texts that others wrote: a server may echo a key in its error message or in the model's answer.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from jaxtrade.advisor.host.types import (
     Question,
     strict_json,
 )
-from jaxtrade.config import AdvisorConfig, RunConfig, validated
-from jaxtrade.config.base import Section, limited
+from jaxtrade.config import AdvisorConfig, RunConfig, validate
+from jaxtrade.config.base import Section, declare_bounds
 from jaxtrade.config.service import is_server, parts_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 
 if TYPE_CHECKING:
     from jaxtrade.advisor.host.http import Client
@@ -76,12 +76,14 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The key itself."""
+        """Return the key itself."""
         return self._value
 
     def scrub(self, text: str, parts: bool = True) -> str:
-        """`text` with the key masked, plain or escaped. parts: also mask words that begin like the
-        key.
+        """Mask the key in `text`, plain or escaped.
+
+        Args:
+            parts: also mask words that begin like the key.
         """
         value = self._value
         for form in {
@@ -102,7 +104,7 @@ class Secret:
 def read_key(
     env: str | None, file: str | Path | None, environ: Mapping[str, str] = os.environ
 ) -> Secret | None:
-    """The key in a named variable or file; None where neither is named.
+    """Read the key in a named variable or file; None where neither is named.
 
     Raises ConfigError, whose message never contains the key.
     """
@@ -138,11 +140,11 @@ _MAX_DETAIL = 300
 
 
 def _is_name(value: object) -> bool:
-    """Whether a value can be the name of a model."""
+    """Return whether a value can be the name of a model."""
     return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
 
 
-def _named(value: str) -> str:
+def _check_name(value: str) -> str:
     if not _is_name(value):
         raise ValueError("expected the name that the server knows it by (see its /v1/models)")
     return value
@@ -151,27 +153,31 @@ def _named(value: str) -> str:
 class OpenAIOptions(Section, frozen=True):
     """Settings of a server. None of them is secret.
 
-    base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file:
-        environment variable or file that holds the key; neither for a server without a key.
+    base_url: up to and including `/v1`.
+    model: the server's name for it.
+    key_env, key_file: environment variable or file that holds the key; neither for a server without
+        a key.
     structured: how the request asks for the answer's form; `json_schema` is constrained decoding,
-        where the server supports it. answer: format of the answer, `json` or `pipe` (one line, see
-        `types.parse_pipe`). temperature: None leaves it to the server. max_tokens: most tokens of
-        an answer. tokens_key: name of that limit in requests; newer models need
-        `max_completion_tokens`. max_bytes: most bytes of a response. ca_file: PEM file of
-        certificates to trust instead of the system's.
+        where the server supports it.
+    answer: format of the answer, `json` or `pipe` (one line, see `types.parse_pipe`).
+    temperature: None leaves it to the server.
+    max_tokens: most tokens of an answer.
+    tokens_key: name of that limit in requests; newer models need `max_completion_tokens`.
+    max_bytes: most bytes of a response.
+    ca_file: PEM file of certificates to trust instead of the system's.
     """
 
     base_url: str
-    model: Annotated[str, AfterValidator(_named)]
+    model: Annotated[str, AfterValidator(_check_name)]
     key_env: str | None = None
     key_file: str | Path | None = None
     structured: Literal["json_schema", "json_object", "none"] = "json_schema"
     answer: Literal["json", "pipe"] = "json"
-    temperature: float | None = limited(0.0, 0, 2)
+    temperature: float | None = declare_bounds(0.0, 0, 2)
     seed: int | None = None
-    max_tokens: int = limited(200, 1, 32768)
+    max_tokens: int = declare_bounds(200, 1, 32768)
     tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    max_bytes: int = limited(256 * 1024, 1024, 2**24)
+    max_bytes: int = declare_bounds(256 * 1024, 1024, 2**24)
     ca_file: str | Path | None = None
 
 
@@ -179,10 +185,12 @@ class OpenAIBackend:
     """A backend that asks one model on one server."""
 
     def __init__(self, **settings: Any) -> None:
-        """settings: of `OpenAIOptions`. Raises ConfigError for an invalid one, a missing key or a
-        missing library."""
+        """Check the settings (of `OpenAIOptions`) and build the client.
+
+        Raises ConfigError for an invalid one, a missing key or a missing library.
+        """
         self._base = check_url(settings["base_url"])
-        self._options = options = validated(OpenAIOptions, settings, "advisor.options")
+        self._options = options = validate(OpenAIOptions, settings, "advisor.options")
         self._key = read_key(options.key_env, options.key_file)
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
         self._client = client_of(self._base, options.ca_file)
@@ -212,8 +220,10 @@ class OpenAIBackend:
         )
 
     def answer(self, question: Question, deadline: float, number: int = 0) -> Answer:
-        """As `Backend.answer`. number: of the sample, from 0; it is added to the option `seed`, if
-        there is one.
+        """Implement `Backend.answer`.
+
+        Args:
+            number: of the sample, from 0; it is added to the option `seed`, if there is one.
         """
         began = time.monotonic()
         try:
@@ -238,7 +248,7 @@ class OpenAIBackend:
         reply = self._client.send(_PATH, headers, deadline, o.max_bytes, body)
         answer = read_reply(reply.status, reply.headers, reply.body, sampling)
         if answer.failure is Failure.UNSUPPORTED:
-            return answer._replace(detail=self._forms.rejected(form, answer.detail))
+            return answer._replace(detail=self._forms.note_rejection(form, answer.detail))
         return answer
 
     def _clean(self, answer: Answer) -> Answer:
@@ -250,14 +260,20 @@ class OpenAIBackend:
         return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
 
     def close(self) -> None:
-        """Cut every request in flight. These and all later requests end at once with the failure
-        STOPPED.
+        """Cut every request in flight.
+
+        These and all later requests end at once with the failure STOPPED.
         """
         self._client.close()
 
 
 def request_body(options: OpenAIOptions, prompt: str, form: str, sample: int = 0) -> dict[str, Any]:
-    """The JSON body of one request. form: one of `FORMS`. sample: see `OpenAIBackend.answer`."""
+    """Build the JSON body of one request.
+
+    Args:
+        form: one of `FORMS`.
+        sample: see `OpenAIBackend.answer`.
+    """
     body: dict[str, Any] = {
         "model": options.model,
         "messages": [{"role": "user", "content": prompt}],
@@ -277,8 +293,9 @@ def request_body(options: OpenAIOptions, prompt: str, form: str, sample: int = 0
 
 
 def check_url(text: str) -> SplitResult:
-    """A valid base URL, without a trailing slash. Raises ConfigError, whose message shows no
-    password.
+    """Return a valid base URL, without a trailing slash.
+
+    Raises ConfigError, whose message shows no password.
     """
     try:
         url = urlsplit(text)
@@ -308,10 +325,12 @@ def check_url(text: str) -> SplitResult:
 
 
 def client_of(base: SplitResult, ca_file: str | Path | None) -> Client:
-    """A client of the server at a valid base URL. ca_file: certificates to trust instead of the
-    system's.
+    """Build a client of the server at a valid base URL.
 
     Raises ConfigError for a file that cannot be used, and for a missing library.
+
+    Args:
+        ca_file: certificates to trust instead of the system's.
     """
     try:
         from jaxtrade.advisor.host.http import Client
@@ -328,7 +347,7 @@ def client_of(base: SplitResult, ca_file: str | Path | None) -> Client:
 
 
 def headers_of(key: Secret | None) -> dict[str, str]:
-    """The headers of every request."""
+    """Return the headers of every request."""
     plain = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "jaxtrade"}
     return plain | ({"Authorization": f"Bearer {key.reveal()}"} if key else {})
 
@@ -351,7 +370,11 @@ class NoListError(ConfigError):
 
 
 class Model(NamedTuple):
-    """A model that a server offers. name: as requests call it. owner: as the server says, or ""."""
+    """A model that a server offers.
+
+    name: as requests call it.
+    owner: as the server says, or "".
+    """
 
     name: str
     owner: str = ""
@@ -364,11 +387,13 @@ def list_models(
     ca_file: str | Path | None = None,
     seconds: float = DEADLINE_S,
 ) -> tuple[Model, ...]:
-    """The models of the server with the base URL `url`, in its order.
+    """List the models of the server with the base URL `url`, in its order.
 
-    seconds: the total deadline; the others as in `OpenAIOptions`. Raises ConfigError where the URL
-    or the key cannot be used, NoListError where the server gives no list. Messages name the server
-    and hold no key.
+    Raises ConfigError where the URL or the key cannot be used, NoListError where the server gives
+    no list. Messages name the server and hold no key.
+
+    Args:
+        seconds: the total deadline; the others as in `OpenAIOptions`.
     """
     base, key = check_url(url), read_key(key_env, key_file)
     client = client_of(base, ca_file)
@@ -404,8 +429,12 @@ def list_models(
 
 
 def only_model(url: str, **access: Any) -> str:
-    """The name of the only model of a server. access: as of `list_models`. Raises ConfigError as
-    that, and for none or several models.
+    """Return the name of the only model of a server.
+
+    Raises ConfigError as `list_models`, and for none or several models.
+
+    Args:
+        access: as of `list_models`.
     """
     try:
         found = list_models(url, **access)
@@ -430,43 +459,44 @@ def only_model(url: str, **access: Any) -> str:
     )
 
 
-def with_model(config: RunConfig, tell: Tell) -> RunConfig:
-    """The configuration with the model of its server. Where it names one, no request is sent.
+def with_model(config: RunConfig, log: Log) -> RunConfig:
+    """Fill in the configuration's model from its server.
 
-    Otherwise the server's only model is taken, and `tell` receives one line. The run folder then
+    Where it names one, no request is sent.
+
+    Otherwise the server's only model is taken, and `log` receives one line. The run folder then
     holds the name, so a resumed run, its evaluations and its cache use the same one.
 
     Raises ConfigError where the server cannot be reached, or offers none or several models.
     """
     chosen = config.advisor
     panel = tuple(
-        member.model_copy(
-            update={"options": _with_model(member.kind, member.options, chosen, tell)}
-        )
+        member.model_copy(update={"options": _with_model(member.kind, member.options, chosen, log)})
         for member in chosen.panel
     )
     if panel:
-        return config.replaced(advisor={"panel": panel})
-    options = _with_model(chosen.kind, chosen.options, chosen, tell)
-    return config.replaced(advisor={"options": options})
+        return config.replace(advisor={"panel": panel})
+    options = _with_model(chosen.kind, chosen.options, chosen, log)
+    return config.replace(advisor={"options": options})
 
 
 def _with_model(
-    kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell
+    kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, log: Log
 ) -> dict[str, Any]:
-    """The options `own` of an advisor of a kind, with the model of its server. Those of `chosen`
-    hold for it too.
+    """Fill in the model of its server in the options `own` of an advisor of a kind.
+
+    Those of `chosen` hold for it too.
     """
     url, options = server_of(kind), {**chosen.options, **own}
     if not url or options.get("model") is not None:
         return dict(own)
     access = {name: options[name] for name in _ACCESS if name in options}
     name = only_model(url, seconds=min(chosen.service.deadline_s, DEADLINE_S), **access)
-    tell(f"advisor {kind}: its only model is {name}; it is used (advisor.options.model)")
+    log(f"advisor {kind}: its only model is {name}; it is used (advisor.options.model)")
     return {**own, "model": name}
 
 
 def server_of(kind: str) -> str:
-    """The URL in a kind, behind mocks or not; "" for a kind without a server."""
+    """Return the URL in a kind, behind mocks or not; "" for a kind without a server."""
     own = parts_of(kind)[-1]
     return own if is_server(own) else ""

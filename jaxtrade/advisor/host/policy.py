@@ -5,8 +5,9 @@ does I/O, apart from the ledger's file. Times come from one monotonic clock, in 
 
 A server that answers every request with prose is healthy, and every answer is paid for. The circuit
 breaker of the endpoint therefore never opens. A second one does: the first unusable answer is
-reported with a remedy, and `advisor.service.unusable_pause_after` (N) of them in a row pause asking.
-One probe at a time then tests the server, after pauses that double. A usable answer ends the pause.
+reported with a remedy, and `advisor.service.unusable_pause_after` (N) of them in a row pause
+asking. One probe at a time then tests the server, after pauses that double. A usable answer ends
+the pause.
 
 The bound on requests: until the last answer was usable, those in flight and those in the row
 together are at most N. A server that never gives a usable answer therefore gets N requests, and the
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jaxtrade.advisor.host.backends import calls_of
-from jaxtrade.advisor.host.paid import MICRO, Ledger, Spend, at_most, cost_of, spend_of
+from jaxtrade.advisor.host.ledger import MICRO, Ledger, Spend, at_most, cost_of, spend_of
 from jaxtrade.advisor.host.replies import (
     WHAT,
     is_unusable,
@@ -33,7 +34,7 @@ from jaxtrade.advisor.host.replies import (
     remedy,
     verdict_of,
 )
-from jaxtrade.advisor.host.types import Answer, Backend, Failure, Statistics
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, ServiceCounts
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
@@ -58,7 +59,7 @@ class PerMinute:
         self._level, self._at = self._burst, now
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until `amount` may be taken.
+        """Return the seconds until `amount` may be taken.
 
         An amount above the burst may be taken when the bucket is full. The level then goes below
         zero, and later takes wait longer.
@@ -90,14 +91,14 @@ class Concurrency:
         self._cut_at = float("-inf")
         self.limit = most
 
-    def succeeded(self) -> None:
+    def count_success(self) -> None:
         """Count a success, which may raise the limit."""
         self._successes += 1
         if self._successes >= _STEP:
             self._successes = 0
             self.limit = min(self._most, self.limit + 1)
 
-    def overloaded(self, started: float, now: float) -> None:
+    def note_overload(self, started: float, now: float) -> None:
         """Note that a request sent at `started` met overload.
 
         Requests sent up to the last cut are ignored: they do not show whether that cut was enough.
@@ -118,7 +119,7 @@ class RetryBudget:
         self._share = share
         self._level = 3.0 if share > 0 else 0.0
 
-    def requested(self) -> None:
+    def count_request(self) -> None:
         """Note that a question was sent for the first time."""
         self._level = min(_MOST_RETRIES, self._level + self._share)
 
@@ -158,28 +159,30 @@ class Breaker:
 
     @property
     def state(self) -> str:
-        """The state, for reports: closed, open, half open (one attempt is being made) or open for
-        good.
+        """The state, for reports: closed, open, half open (one attempt is being made)
+        or open for good.
         """
         if self.refused:
             return "open for good"
         return "half open" if self._probing else "open" if self._is_open else "closed"
 
     def open_seconds(self, now: float) -> float:
-        """Seconds that it has been open in total."""
+        """Return the seconds that it has been open in total."""
         return self._open_before + (now - self._opened if self._is_open else 0.0)
 
     def wait(self, now: float) -> float:
-        """Seconds until a request may start. inf while a probe is in flight, and after a
-        refusal.
+        """Return the seconds until a request may start.
+
+        It is inf while a probe is in flight, and after a refusal.
         """
         if self.refused or self._probing:
             return math.inf
         return max(0.0, self._until - now) if self._is_open else 0.0
 
     def begin(self) -> bool:
-        """Note that a request starts. Call it only when `wait` is 0. Returns whether this request
-        is the probe.
+        """Note that a request starts, and return whether this request is the probe.
+
+        Call it only when `wait` is 0.
         """
         self._probing = self._is_open
         return self._probing
@@ -187,14 +190,15 @@ class Breaker:
     def end(self, ok: bool | None, probe: bool, now: float) -> str:
         """Note that a request has ended. Returns "opened", "closed" or "" (no change).
 
-        ok: whether the endpoint is healthy; None where the result says nothing about it. Requests
-            that started before
-        the breaker opened and end while it is open change nothing.
+        Requests that started before the breaker opened and end while it is open change nothing.
+
+        Args:
+            ok: whether the endpoint is healthy; None where the result says nothing about it.
         """
         if self._is_open and not probe:
             return ""
         if probe:
-            return self._probed(ok, now)
+            return self._end_probe(ok, now)
         if ok is None:
             return ""
         self.in_a_row = 0 if ok else self.in_a_row + 1
@@ -207,7 +211,7 @@ class Breaker:
             return "opened"
         return ""
 
-    def _probed(self, ok: bool | None, now: float) -> str:
+    def _end_probe(self, ok: bool | None, now: float) -> str:
         self._probing = False
         # A good answer does not take back a refusal that came while the probe was in flight.
         if self.refused:
@@ -245,10 +249,13 @@ _MOST_FORM = 300  # characters of a line about the request's form
 class Booking(NamedTuple):
     """A question that passed the gates, with the requests that it takes.
 
-    started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate
-        limit; servers estimate
-    those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe.
-    trial: whether it is the probe after unusable answers. calls: requests at most.
+    started: clock time.
+    reserved: the most that it can cost.
+    rated: tokens taken from the rate limit; servers estimate those from prompt and answer alone,
+        without overhead.
+    probe: whether it is the breaker's probe.
+    trial: whether it is the probe after unusable answers.
+    calls: requests at most.
     """
 
     started: float
@@ -265,39 +272,40 @@ class Booking(NamedTuple):
         return self._replace(reserved=reserved, rated=self.rated // self.calls, calls=1)
 
 
-class Use(NamedTuple):
+class ServiceUse(NamedTuple):
     """What a service's answers are for.
 
     goes_on: the work goes on without them, as training does. Otherwise it waits and shows
-        `Gates.mode` itself, so that
-    pauses get no lines. doubted: the same run has asked before and got unusable answers alone.
+        `Gates.mode` itself, so that pauses get no lines.
+    doubted: the same run has asked before and got unusable answers alone.
     """
 
     goes_on: bool = True
     doubted: bool = False
 
 
-TRAINING = Use()
+TRAINING = ServiceUse()
 
 
 class Gates:
-    """The gates of one service. stopping: set at the end of the run; that asking pauses is then no
-    news.
+    """The gates of one service.
+
+    stopping: set at the end of the run; that asking pauses is then no news.
     """
 
     def __init__(
         self,
         options: ServiceOptions,
         ledger: Ledger,
-        counts: Statistics,
+        counts: ServiceCounts,
         backend: Backend,
-        tell: Callable[[str], None],
+        log: Callable[[str], None],
         now: float,
-        use: Use,
+        use: ServiceUse,
     ) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
-        self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
+        self._log = lambda line: log(f"advisor {one_line(backend.name)}: {line}")
         self._identity = backend.identity()
         self.unusable = Breaker(
             1 if use.doubted else options.unusable_pause_after,
@@ -306,7 +314,7 @@ class Gates:
             longest=options.breaker_longest_s,
         )
         self._usable = False  # whether the last answer was usable
-        self._unusable_told, self._unusable_pause_told = use.doubted, False
+        self._unusable_logged, self._unusable_pause_logged = use.doubted, False
         self.stopping = False
         self._goes_on = use.goes_on
         # How a line ends that says that asking pauses.
@@ -314,8 +322,8 @@ class Gates:
             f"; next try in {options.breaker_open_s:g} s, the run goes on without new advice"
         )
         self._outage = ""  # why the breaker has last opened
-        self._outage_told = False
-        self._fallback = self._fallback_told = (
+        self._outage_logged = False
+        self._fallback = self._fallback_logged = (
             ""  # a change of the request's form; until an answer to it has come
         )
         self.breaker = Breaker(
@@ -333,7 +341,7 @@ class Gates:
     # --- before a request --------------------------------------------------------------------------------------------
 
     def are_open(self, now: float, in_flight: int) -> bool:
-        """Whether one more request may start, apart from its size."""
+        """Return whether one more request may start, apart from its size."""
         # Until an answer shows whether the server accepts a new form, one request at a time tries
         # it.
         most = 1 if self._fallback else self.concurrency.limit
@@ -349,11 +357,13 @@ class Gates:
         )
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
-        """Let a question through and reserve the most that it can cost. Call it only when
-        `are_open` is true.
+        """Let a question through and reserve the most that it can cost.
 
-        first: whether this is the first attempt, not a retry. Returns None where the request's size
-            does not fit now.
+        Call it only when `are_open` is true. Returns None where the request's size
+        does not fit now.
+
+        Args:
+            first: whether this is the first attempt, not a retry.
         """
         options, calls = self._options, self._calls
         one = at_most(prompt, options)
@@ -376,13 +386,14 @@ class Gates:
         for of, rate in self._rates:
             rate.take(amounts[of], now)
         if first:
-            self._retries.requested()
+            self._retries.count_request()
         self._counts.asked += calls
         return Booking(now, reserved, rated, self.breaker.begin(), self.unusable.begin(), calls)
 
     def may_retry(self, answer: Answer, attempts: int) -> bool:
-        """Whether a failed question may be sent again. If so, the retry is taken from the retry
-        budget.
+        """Return whether a failed question may be sent again.
+
+        If so, the retry is taken from the retry budget.
         """
         if not answer.retryable or attempts >= self._options.attempts:
             return False
@@ -414,13 +425,14 @@ class Gates:
         for of, rate in self._rates:
             rate.give_back(unused[of])
         try:
-            self._ledger.settle(booking.reserved, Spend(*map(sum, zip(*spent, strict=True))))
+            self._ledger.book_cost(booking.reserved, Spend(*map(sum, zip(*spent, strict=True))))
         except StorageError as error:
             self.ask_no_more(str(error))
 
     def of_one_model(self, answer: Answer) -> Answer:
-        """The answer, or a refusal where `same_model` is set and the server reports another model
-        than before.
+        """Return the answer, or a refusal if the server reports another model than before.
+
+        The refusal needs `same_model`.
         """
         names = [name for part in answer.parts or (answer,) if (name := one_line(part.model, 80))]
         known = [*self._counts.models] or names[:1]
@@ -460,12 +472,12 @@ class Gates:
         if answer.status:
             self._counts.http[answer.status] += 1
         if verdict.overload:
-            self.concurrency.overloaded(started, now)
+            self.concurrency.note_overload(started, now)
             self._pause_until = max(
                 self._pause_until, now + min(answer.retry_after, self._options.breaker_longest_s)
             )
         elif verdict.healthy:
-            self.concurrency.succeeded()
+            self.concurrency.count_success()
         opened = self.breaker.end(verdict.healthy, probe, now) == "opened"
         if is_unusable(answer):
             self._count_unusable(answer)
@@ -475,11 +487,11 @@ class Gates:
         """Count the answer of one request that cannot be used, and report the first one."""
         reason = reason_of(answer)
         self._counts.unusable[reason] += 1
-        if self._unusable_told:
+        if self._unusable_logged:
             return
-        self._unusable_told = True
+        self._unusable_logged = True
         sample = one_line(answer.raw.strip(), _MOST_SHOWN)
-        self._tell(
+        self._log(
             f"an answer cannot be used: {WHAT[reason]} ({one_line(answer.detail, _MOST_SHOWN)})"
             + (f': "{sample}"' if sample else "")
             + f"; {remedy(reason, self._identity, self._options.completion_tokens)}. Further ones "
@@ -487,7 +499,10 @@ class Gates:
         )
 
     def _note_usable(self, answer: Answer, probe: bool, now: float) -> None:
-        """Note whether the answer to a question is usable. Report the first pause and its end."""
+        """Note whether the answer to a question is usable.
+
+        Reports the first pause and its end.
+        """
         usable, watch = bool(answer.advice), self.unusable
         useless = is_unusable(answer)
         if usable or useless:
@@ -496,17 +511,17 @@ class Gates:
             watch.consecutive = self._options.unusable_pause_after
         change = watch.end(usable or (False if useless else None), probe, now)
         if change == "opened" and watch.openings == 1:  # later ones appear in the statistics only
-            self._unusable_pause_told = True
+            self._unusable_pause_logged = True
             line = f"{watch.consecutive} answers in a row cannot be used ({reasons_text(self._counts.unusable)})"
-            self._tell_pause(f"{line}, so asking pauses{self._pauses}")
-        elif change == "closed" and self._unusable_pause_told:
-            self._unusable_pause_told = False
-            self._tell_pause("an answer can be used again; asking goes on")
+            self._log_pause(f"{line}, so asking pauses{self._pauses}")
+        elif change == "closed" and self._unusable_pause_logged:
+            self._unusable_pause_logged = False
+            self._log_pause("an answer can be used again; asking goes on")
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
         if model and model not in models and len(models) == 1:
-            self._tell(
+            self._log(
                 f"the server ran {next(iter(models))} and says that it now runs {model}; the cache does not "
                 "tell their answers apart"
             )
@@ -514,8 +529,9 @@ class Gates:
             models[model] += 1
 
     def _note_outage(self, opened: bool, answer: Answer) -> None:
-        """Report the first outage: one line when the breaker opens, one when a usable answer has
-        come since.
+        """Report the first outage.
+
+        It gets one line when the breaker opens, one when a usable answer has come since.
         """
         if opened and answer.failure and answer.failure is not Failure.REFUSED:
             self._outage = (
@@ -523,43 +539,42 @@ class Gates:
                 f"({one_line(answer.detail) or answer.status})"
             )
             if self.breaker.openings == 1:  # later outages appear in the statistics only
-                self._outage_told = self._tell_pause(f"{self._outage}{self._pauses}")
-        elif self._outage_told and answer.advice and self.breaker.state == "closed":
-            self._outage_told = False
-            self._tell("answers again")
+                self._outage_logged = self._log_pause(f"{self._outage}{self._pauses}")
+        elif self._outage_logged and answer.advice and self.breaker.state == "closed":
+            self._outage_logged = False
+            self._log("answers again")
 
-    def _tell_pause(self, line: str) -> bool:
-        """Report that asking pauses, or goes on. Returns whether it was reported."""
+    def _log_pause(self, line: str) -> bool:
+        """Report that asking pauses, or goes on, and return whether it was reported."""
         told = self._goes_on and not self.stopping
         if told:
-            self._tell(line)
+            self._log(line)
         return told
 
     def _note_form(self, answer: Answer) -> None:
-        """Report a change of the request's form once an answer has come to a request of the new
-        form.
-        """
+        """Report a change of the request's form once a request of the new form was answered."""
         if answer.failure is Failure.UNSUPPORTED:
-            if answer.detail != self._fallback_told:
+            if answer.detail != self._fallback_logged:
                 self._fallback = answer.detail
         elif self._fallback and answer.failure is not Failure.STOPPED:
-            self._fallback, self._fallback_told = "", self._fallback
-            self._tell(one_line(self._fallback_told, _MOST_FORM))
+            self._fallback, self._fallback_logged = "", self._fallback
+            self._log(one_line(self._fallback_logged, _MOST_FORM))
 
     def refuse(self, why: str, now: float) -> None:
         """Send no more requests: the endpoint will not answer in this run."""
         if self.breaker.refuse(one_line(why), now):
-            self._tell(
+            self._log(
                 f"{one_line(why)}; nothing more is asked in this run, which goes on with the advice it has"
             )
 
     def ask_no_more(self, why: str) -> None:
-        """Send no more requests: a cap is reached, or spending cannot be counted. The cache still
-        answers.
+        """Send no more requests: a cap is reached, or spending cannot be counted.
+
+        The cache still answers.
         """
         if not self.cache_only:
             self.cache_only = why
-            self._tell(f"{why}; from here on answers come from the cache alone")
+            self._log(f"{why}; from here on answers come from the cache alone")
 
     @property
     def mode(self) -> str:
@@ -576,8 +591,8 @@ class Gates:
 
     @property
     def cost(self) -> float | None:
-        """Cost of the tokens reported in this run, in the currency of the prices; None without
-        prices.
+        """Cost of the tokens reported in this run, in the currency of the prices;
+        None without prices.
         """
         options, counts = self._options, self._counts
         if None in (options.price_prompt, options.price_completion):

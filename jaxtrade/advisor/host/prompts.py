@@ -7,17 +7,17 @@ environments share one question per bar. The four templates here show one bar's 
 blocks; `window` and `desk` show what came before it, `desk` also rules and the record.
 
 There are no default values: a default in place of a missing value would put a false number into the
-prompt. Values are looked up by name and checked against the range of their raw unit.
-Names are those of the market's features. Values are never normalised. `questions.check_columns` detects
+prompt. Values are looked up by name and checked against the range of their raw unit. Names are
+those of the market's features. Values are never normalised. `questions.check_columns` detects
 normalised columns before the first question, and `make_question` checks each bar.
 
 The template that a configuration names, with the blocks and feeds that it shows.
 
 All its files are read and checked here. Everything that shapes a block is part of the template's
-version. A user's own template is a text file whose {fields} are names of slots and blocks. Its first
-line may say `answer: json` or `answer: pipe`, and is not part of the prompt. Without it, the text
-must hold {answer_format}, which becomes the built-in words that ask for JSON. {{ and }} are a brace
-itself.
+version. A user's own template is a text file whose {fields} are names of slots and blocks. Its
+first line may say `answer: json` or `answer: pipe`, and is not part of the prompt. Without it, the
+text must hold {answer_format}, which becomes the built-in words that ask for JSON. {{ and }} are a
+brace itself.
 """
 
 from __future__ import annotations
@@ -57,15 +57,19 @@ RAW_SLOTS = {name: RawSlot(*slot) for name, slot in PROMPT["slots"].items()}
 
 
 def known_slot(name: str) -> RawSlot:
-    """The slot of a name. Raises ConfigError, with the nearest known name, for an unknown one."""
+    """Return the slot of a name.
+
+    Raises ConfigError, with the nearest known name, for an unknown one.
+    """
     if name not in RAW_SLOTS:
         raise ConfigError(f"raw slot {name[:60]!r}: unknown{nearest(name, RAW_SLOTS)}")
     return RAW_SLOTS[name]
 
 
 def checked_value(where: str, name: str, value: float) -> float:
-    """`value` of a known slot as a float. Raises DataError where it is not finite or outside its
-    raw range.
+    """Convert `value` of a known slot to a float.
+
+    Raises DataError where it is not finite or outside its raw range.
     """
     slot, value = RAW_SLOTS[name], float(value)
     if not math.isfinite(value):
@@ -91,9 +95,9 @@ class Template:
     """A prompt template. The {fields} of its text are `symbol`, `time`, names in RAW_SLOTS, and
     names of blocks.
 
-    answer: the format that it asks for, `json` or `pipe`. shape: by name of each block, everything
-        that shapes its text
-    beside the market: words, formats, keys, hashes of files. It is part of the version.
+    answer: the format that it asks for, `json` or `pipe`.
+    shape: by name of each block, everything that shapes its text beside the market: words, formats,
+        keys, hashes of files. It is part of the version.
     """
 
     name: str
@@ -199,15 +203,17 @@ def make_question(
     template: Template = TEMPLATES["v1"],
     blocks: Mapping[str, str] = MappingProxyType({}),
 ) -> Question:
-    """The question about one bar.
+    """Build the question about one bar.
 
     Args:
-        symbol: 1 to 12 capital letters and digits. time: full ISO time stamp of the bar's close
-            with its UTC offset.
-        slots: raw values by name, at least those that the template shows. blocks: the texts of the
-            blocks that it shows, by name.
-    Raises ConfigError for an unknown or missing slot name, DataError for an invalid value, symbol
-    or time stamp.
+        symbol: 1 to 12 capital letters and digits.
+        time: full ISO time stamp of the bar's close with its UTC offset.
+        slots: raw values by name, at least those that the template shows.
+        blocks: the texts of the blocks that it shows, by name.
+
+    Raises:
+        ConfigError: a slot name is unknown or missing.
+        DataError: a value, symbol or time stamp is invalid.
     """
     if not _SYMBOL.fullmatch(symbol):
         raise DataError(f"symbol {ascii(symbol)[:40]}: expected 1 to 12 capital letters and digits")
@@ -227,15 +233,19 @@ def make_question(
             f"{', '.join(template.slots)}"
         )
     values = {name: checked_value(f"bar {bar}", name, value) for name, value in slots.items()}
-    shown = {name: _shown(values[name], RAW_SLOTS[name].decimals) for name in template.slots}
+    shown = {
+        name: _format_number(values[name], RAW_SLOTS[name].decimals) for name in template.slots
+    }
     texts = {name: blocks[name] for name in template.blocks}
     prompt = template.text.format_map({"symbol": symbol, "time": time, **shown, **texts})
     return Question(bar, symbol, time, MappingProxyType(values), prompt, template.version)
 
 
-def _shown(value: float, decimals: int) -> str:
-    """`value` with at most `decimals` decimals. Trailing zeros are dropped except for the first
-    decimal, and a negative zero loses its sign."""
+def _format_number(value: float, decimals: int) -> str:
+    """Format `value` with at most `decimals` decimals.
+
+    Trailing zeros are dropped except for the first decimal, and a negative zero loses its sign.
+    """
     text = f"{round(value, decimals) + 0.0:.{decimals}f}"
     whole, _, part = text.partition(".")
     return f"{whole}.{part.rstrip('0') or '0'}"
@@ -262,8 +272,10 @@ FORMAT = (
 def shape_of(
     names: Iterable[str], config: AdvisorConfig, files: Mapping[str, str]
 ) -> dict[str, Any]:
-    """By name of each block, all that shapes its text beside the market. files: SHA-256 of its
-    file, by block.
+    """Return all that shapes the text of each block beside the market, by name of the block.
+
+    Args:
+        files: SHA-256 of its file, by block.
     """
     return {
         name: {
@@ -289,12 +301,14 @@ _ANSWER = re.compile(r"answer:\s*(\S*)\s*")
 
 
 def is_file(template: str) -> bool:
-    """Whether `advisor.template` names a file."""
+    """Return whether `advisor.template` names a file."""
     return template.endswith(SUFFIXES)
 
 
 def read_template(path: Path) -> tuple[Template, dict[str, int]]:
-    """A user's template with the answer's format filled in, and the line of each field's first use.
+    """Read a user's template with the answer's format filled in.
+
+    Also returns the line of each field's first use.
 
     Raises ConfigError naming file, line, field and the nearest known field; DataError where the
     file cannot be read.
@@ -328,22 +342,23 @@ def read_template(path: Path) -> tuple[Template, dict[str, int]]:
     answer = stated[1] if stated else "json"
     body = "".join(lines[1:] if stated else lines)
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:40]
-    return Template(name, _filled(body, FORMS[answer].rstrip("\n")), answer), found
+    return Template(name, _fill_answer_format(body, FORMS[answer].rstrip("\n")), answer), found
 
 
-def _filled(body: str, form: str) -> str:
-    """The text with {answer_format} replaced by the words for it. Other fields and doubled braces
-    stay.
+def _fill_answer_format(body: str, form: str) -> str:
+    """Replace {answer_format} in the text by the words for it.
+
+    Other fields and doubled braces stay.
     """
     parts = []
     for literal, name, _, _ in Formatter().parse(body):
-        parts.append(_escaped(literal))
+        parts.append(_escape(literal))
         if name is not None:
-            parts.append(_escaped(form) if name == FORM else f"{{{name}}}")
+            parts.append(_escape(form) if name == FORM else f"{{{name}}}")
     return "".join(parts)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -379,15 +394,17 @@ class Chosen(NamedTuple):
 
 
 def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
-    """The template `advisor.template` with its feeds. volume: whether the market's bars have
-    volume.
+    """Choose the template `advisor.template` with its feeds.
 
     Raises ConfigError for an unknown template, an unknown field of a user's template, or a feed or
     key of the context without effect on the template; DataError for a file that cannot be read or
     is wrong.
+
+    Args:
+        volume: whether the market's bars have volume.
     """
     name, context = config.template, config.context
-    given = _given(context).keys()
+    given = _list_feeds(context).keys()
     if is_file(name):
         plain, lines = read_template(Path(name))
         for feed in sorted(set(FEEDS) & set(lines) - given):
@@ -423,20 +440,21 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
 
 
 def read_feeds(context: ContextConfig) -> dict[str, Feed]:
-    """The feeds that a context names, by name. Raises DataError for one that is wrong."""
+    """Read the feeds that a context names, by name. Raises DataError for one that is wrong."""
     readers = {"news": read_news, "calendar": read_events}
-    return {feed: readers[feed](Path(path)) for feed, path in _given(context).items()}
+    return {feed: readers[feed](Path(path)) for feed, path in _list_feeds(context).items()}
 
 
-def _given(context: ContextConfig) -> dict[str, str]:
-    """Feed -> its file, of those that a context names."""
+def _list_feeds(context: ContextConfig) -> dict[str, str]:
+    """Map each feed that a context names to its file."""
     named = {feed: getattr(context, feed) for feed in FEEDS}
     return {feed: path for feed, path in named.items() if path is not None}
 
 
 def _check_effect(template: Template, config: AdvisorConfig) -> None:
-    """Raises ConfigError for a key of `advisor.context` that is set and changes nothing that the
-    template shows.
+    """Raise ConfigError for a set key of `advisor.context` that has no effect.
+
+    It changes nothing that the template shows.
     """
     shown = {key for block in template.blocks for key in BLOCKS[block].keys}
     for key, known in ContextConfig.model_fields.items():
@@ -453,26 +471,27 @@ def _check_effect(template: Template, config: AdvisorConfig) -> None:
 
 
 def files_of(config: AdvisorConfig) -> dict[str, str]:
-    """Key -> path of every file that the template and the context name."""
-    found = {FEEDS[feed]: path for feed, path in _given(config.context).items()}
+    """Map each key to the path of the file that the template or the context names."""
+    found = {FEEDS[feed]: path for feed, path in _list_feeds(config.context).items()}
     return found | ({KEY: config.template} if is_file(config.template) else {})
 
 
 def check_context(config: AdvisorConfig) -> None:
-    """Check template and feeds where questions will be built, before the market is read. Raises as
-    `choose`.
+    """Check template and feeds where questions will be built, before the market is read.
+
+    Raises as `choose`.
     """
     if config.kind.partition(":")[0] not in _UNASKED:
         choose(config)
 
 
 def digest_values(config: AdvisorConfig) -> dict[str, Any]:
-    """`advisor.template` and `advisor.context` as a run's digest holds them: files by content, not
-    by place.
+    """Return `advisor.template` and `advisor.context` as a run's digest holds them.
+
+    Files are held by content, not by place.
 
     A context that is all default is left out, as in runs of earlier versions. Raises DataError,
-    ConfigError as
-    `choose`.
+    ConfigError as `choose`.
     """
     found: dict[str, Any] = {"template": config.template}
     if is_file(config.template):

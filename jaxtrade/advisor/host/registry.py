@@ -21,7 +21,7 @@ from jaxtrade.advisor.host import mocks
 from jaxtrade.advisor.host.backends import (
     RecordedBackend,
     RuleBackend,
-    Sampled,
+    SampledBackend,
     check_samples,
     read_recorded,
 )
@@ -65,8 +65,11 @@ _SHARES = ("q", "p", "confidence")  # numbers of mocks that lie from 0 to 1
 
 
 class MockKind(NamedTuple):
-    """A kind of mock. make: its class, or a function, whose parameters are its options. number: the
-    option that the number after the name sets, or ""."""
+    """A kind of mock.
+
+    make: its class, or a function, whose parameters are its options.
+    number: the option that the number after the name sets, or "".
+    """
 
     make: Callable[..., Backend]
     number: str = ""
@@ -86,7 +89,9 @@ class MockKind(NamedTuple):
 class AdvisorKind(NamedTuple):
     """A user's own advisor, chosen by `advisor.kind=NAME` or `NAME:REST`.
 
-    make(rest, options) builds the backend. takes: names of its options (`advisor.options`).
+    make(rest, options) builds the backend.
+
+    takes: names of its options (`advisor.options`).
     """
 
     make: Callable[[str, dict[str, Any]], Backend]
@@ -101,12 +106,15 @@ def make_backend(
 ) -> Backend:
     """Build a backend from its kind or URL.
 
-    supplied: values that a run gives to one backend of the kind, for options that are not given.
-    Raises ConfigError for an unknown kind or option (with the nearest known name) and for a missing
-    option.
+    Raises ConfigError for an unknown kind or option (with the nearest known name) and for
+    a missing option.
+
+    Args:
+        supplied: values that a run gives to one backend of the kind, for options
+            that are not given.
     """
     backend = None
-    for own, given in reversed(_divided(kind, options)):
+    for own, given in reversed(_divide_options(kind, options)):
         if isinstance(inner := given.get("inner"), str):
             raise ConfigError(
                 f"advisor.options.inner = {inner}: write it into advisor.kind, as {own}/{inner}"
@@ -122,33 +130,37 @@ def make_backend(
             given["then"] = make_backend(then, supplied=supplied)
         known = takes(own)
         given = {name: value for name, value in supplied(own).items() if name in known} | given
-        backend = _made(own, given if backend is None else {**given, "inner": backend})
+        backend = _make_backend(own, given if backend is None else {**given, "inner": backend})
     assert backend is not None
     return backend
 
 
-def _made(own: str, given: dict[str, Any]) -> Backend:
-    """One backend. given: all its options."""
+def _make_backend(own: str, given: dict[str, Any]) -> Backend:
+    """Build one backend.
+
+    Args:
+        given: all its options.
+    """
     head, _, rest = own.partition(":")
     if head in ADVISORS:
         return ADVISORS[head].make(rest, given)
     if is_server(own):
-        _needed("server", given, "model")
+        _require("server", given, "model")
         samples = check_samples(given)
         given.pop("samples", None)
         server = OpenAIBackend(base_url=own, **given)
-        return Sampled(server, samples) if samples > 1 else server
+        return SampledBackend(server, samples) if samples > 1 else server
     if head == "rules":
         return RuleBackend(**given)
     if head == "recorded":
         return RecordedBackend(read_recorded(Path(rest)), **given)
     name, mock, given = _read_mock(own, given)
-    _needed(f"mock:{name}", given, *mock.needs)
+    _require(f"mock:{name}", given, *mock.needs)
     return mock.make(**given)
 
 
 def check_kind(kind: str, options: Options = NO_OPTIONS) -> None:
-    """Check a kind, its options and its files, as far as that needs neither a market nor a server.
+    """Check a kind, its options and its files, as far as possible without a market or a server.
 
     Raises ConfigError as `make_backend`, and for a file that does not exist.
     """
@@ -163,18 +175,22 @@ def check_kind(kind: str, options: Options = NO_OPTIONS) -> None:
     parts = parts_of(kind)
     # Of advice that is written already, its file is all that can be checked.
     follows = parts.pop() if parts[-1].partition(":")[0] in WRITTEN else ""
-    for own, given in reversed(_divided("/".join(parts), options) if parts else ()):
+    for own, given in reversed(_divide_options("/".join(parts), options) if parts else ()):
         _check_one(own, {**given, "inner": follows} if follows else given)
         follows = own
 
 
 def _check_one(own: str, given: dict[str, Any]) -> None:
-    """Check one backend of a kind. given: its options; `inner` is what it wraps."""
+    """Check one backend of a kind.
+
+    Args:
+        given: its options; `inner` is what it wraps.
+    """
     if is_server(own):  # without a model, the server's only one is taken (`openai.with_model`)
         check_samples(given)
         return
     if not own.startswith("mock:"):
-        _made(own, given)
+        _make_backend(own, given)
         return
     name, mock, given = _read_mock(own, given)
     if "inner" in mock.needs and "inner" not in given:
@@ -187,7 +203,7 @@ def _check_one(own: str, given: dict[str, Any]) -> None:
 
 
 def takes(kind: str) -> frozenset[str]:
-    """Names of the options that a kind takes, including those of a wrapped backend."""
+    """List the options that a kind takes, including those of a wrapped backend."""
     own, *others = parts_of(kind)
     head = own.partition(":")[0]
     if head in ADVISORS:
@@ -202,20 +218,29 @@ def takes(kind: str) -> frozenset[str]:
 
 
 def is_slow(kind: str) -> bool:
-    """Whether answers of this kind take time. Such an advisor must be asked through a service."""
+    """Return whether answers of this kind take time.
+
+    Such an advisor must be asked through a service.
+    """
     *wrappers, own = parts_of(kind)
     return is_server(own) or any(part.startswith("mock:slow") for part in wrappers)
 
 
 def reads_future(kind: str) -> bool:
-    """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
+    """Return whether an advisor of this kind reads the future.
+
+    This is a mock of known skill, wrapped or not.
+    """
     names = [part.split(":")[1] for part in parts_of(kind) if part.startswith("mock:")]
     return any("future" in MOCKS[name].takes for name in names if name in MOCKS)
 
 
-def _divided(kind: str, options: Options) -> list[tuple[str, dict[str, Any]]]:
-    """Each backend of a kind with its own options, the outermost first. An option goes to the first
-    that takes it, `seed` to all. Raises ConfigError for an unknown kind or option."""
+def _divide_options(kind: str, options: Options) -> list[tuple[str, dict[str, Any]]]:
+    """Divide the options among the backends of a kind, the outermost first.
+
+    An option goes to the first that takes it, `seed` to all. Raises ConfigError for an unknown kind
+    or option.
+    """
     parts = parts_of(kind)
     for own in parts:
         _check_form(own)
@@ -235,7 +260,7 @@ def _divided(kind: str, options: Options) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _check_form(own: str) -> None:
-    """Raise ConfigError for a kind that there is not, or that is not written as it must be."""
+    """Raise ConfigError for a kind that does not exist, or that is not written as it must be."""
     head, _, rest = own.partition(":")
     if own in NOBODY:
         raise ConfigError(f"advisor {own!r}: it is no advisor and has no backend")
@@ -256,14 +281,14 @@ def _check_form(own: str) -> None:
         raise ConfigError(f"advisor {head!r}: expected {_EXPECTED[head]}")
 
 
-def _needed(shown: str, options: Options, *names: str) -> None:
+def _require(shown: str, options: Options, *names: str) -> None:
     for name in names:
         if options.get(name) is None:
             raise ConfigError(f"advisor {shown}: option {name!r} is missing ({_MEANING[name]})")
 
 
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:
-    """Name, `MockKind` and number (as text, or "") of `mock:KIND[:NUMBER]`."""
+    """Return name, `MockKind` and number (as text, or "") of `mock:KIND[:NUMBER]`."""
     name, _, number = own.removeprefix("mock:").partition(":")
     if name not in MOCKS:
         raise ConfigError(f"advisor mock:{name[:40]}: unknown{nearest(name, MOCKS)}")
@@ -273,8 +298,11 @@ def _mock_kind(own: str) -> tuple[str, MockKind, str]:
 
 
 def _read_mock(own: str, options: Options) -> tuple[str, MockKind, dict[str, Any]]:
-    """Name and `MockKind` of `mock:KIND[:NUMBER]`, and its options with the number among them.
-    Raises ConfigError for a number that is none, given twice, or no share where it must be one."""
+    """Return name, `MockKind` and options of `mock:KIND[:NUMBER]`.
+
+    The number is among the options.
+    Raises ConfigError for a number that is none, given twice, or no share where it must be one.
+    """
     name, mock, number = _mock_kind(own)
     given = dict(options)
     if "inner" in given and "inner" not in mock.takes:
@@ -293,8 +321,14 @@ def _read_mock(own: str, options: Options) -> tuple[str, MockKind, dict[str, Any
     return name, mock, given
 
 
-def _skilled(honesty: mocks.Honesty, default: float, wrong: bool = False) -> Callable[..., Backend]:
-    """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
+def _make_skilled(
+    honesty: mocks.Honesty, default: float, wrong: bool = False
+) -> Callable[..., Backend]:
+    """Return a function that builds a `Skilled` mock.
+
+    Args:
+        wrong: `q` is the probability of being wrong.
+    """
 
     def make(
         future: Iterable[int], q: float = default, seed: int = 0, horizon: int = 30
@@ -314,12 +348,12 @@ MOCKS: Mapping[str, MockKind] = {
     "constant": MockKind(mocks.Constant, "confidence"),
     "skilled": MockKind(mocks.Skilled, "q"),
     "oracle": MockKind(_oracle),
-    "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), "q"),
-    "overconfident": MockKind(_skilled("overconfident", 0.5), "q"),
-    "underconfident": MockKind(_skilled("underconfident", 0.6), "q"),
+    "adversarial": MockKind(_make_skilled("honest", 0.6, wrong=True), "q"),
+    "overconfident": MockKind(_make_skilled("overconfident", 0.5), "q"),
+    "underconfident": MockKind(_make_skilled("underconfident", 0.6), "q"),
     "shifted": MockKind(mocks.Shifted),
     "permuted": MockKind(mocks.Permuted),
-    "delayed": MockKind(mocks.Delayed, "bars"),
+    "delayed": MockKind(mocks.DelayedBackend, "bars"),
     "available": MockKind(mocks.Available, "p"),
     "turning": MockKind(mocks.Turning, "turn"),
     "slow": MockKind(mocks.Slow, "seconds"),
@@ -332,10 +366,10 @@ _NO_MEMBERS = (*NOBODY, "replay", PANEL)
 
 
 def members_of(config: RunConfig) -> tuple[RunConfig, ...]:
-    """One configuration per advisor: of a panel its members, else the configuration itself.
+    """Return one configuration per advisor: of a panel its members, else the configuration itself.
 
-    A member has its own options, and those of `advisor.options` that its kind takes.
-    Raises ConfigError for a member that is no advisor, or of an unknown kind.
+    A member has its own options, and those of `advisor.options` that its kind takes. Raises
+    ConfigError for a member that is no advisor, or of an unknown kind.
     """
     chosen = config.advisor
     if chosen.kind != PANEL:
@@ -363,8 +397,9 @@ def members_of(config: RunConfig) -> tuple[RunConfig, ...]:
 
 
 def snapshots_of(config: RunConfig) -> dict[int, Path]:
-    """Number of each advisor whose advice is in a snapshot -> its file. A replay has those of the
-    recorded panel.
+    """Map the number of each advisor whose advice is in a snapshot to its file.
+
+    A replay has those of the recorded panel.
     """
     chosen, replayed = config.advisor, config.advisor.kind.startswith("replay:")
     kinds = (
@@ -380,14 +415,15 @@ def snapshots_of(config: RunConfig) -> dict[int, Path]:
 
 
 def name_of(config: RunConfig) -> str:
-    """The advisor as reports name it: its kind; of a panel, those of its members."""
+    """Return the advisor's name in reports: its kind; of a panel, those of its members."""
     kinds = ", ".join(member.kind for member in config.advisor.panel)
     return f"panel [{kinds}]" if config.advisor.kind == PANEL else config.advisor.kind
 
 
 def identity_of_members(identities: list[Mapping[str, str]]) -> dict[str, str]:
-    """The identities of several advisors as one: each name behind its member's number. That of one
-    stays as it is.
+    """Merge the identities of several advisors into one: each name behind its member's number.
+
+    That of one stays as it is.
     """
     if len(identities) == 1:
         return dict(identities[0])

@@ -17,11 +17,10 @@ other 4xx, 3xx, 1xx, 2xx but 200    HTTP         cannot help
 The form that requests ask for (`response_format`), and the next weaker one where a server
 rejects it.
 
-json_schema, json_object, none: a server that answers a form with an error never accepts it later,
-    so a run falls back
-and stays there. Nothing else changes: every answer is checked in the same way, with or without a
-form. The backend's identity, and so every cache key, keeps the form that was configured; a server
-that rejects it does so for every question.
+The forms are json_schema, json_object, none. A server that answers a form with an error never
+accepts it later, so a run falls back and stays there. Nothing else changes: every answer is checked
+in the same way, with or without a form. The backend's identity, and so every cache key, keeps the
+form that was configured; a server that rejects it does so for every question.
 
 Judges what an answer says about the question, the endpoint and its load. Pure functions.
 """
@@ -60,14 +59,16 @@ _MOST_DEPTH, _MOST_ITEMS, _MOST_TEXT = 5, 20, 1000
 
 
 def complains(status: int, error: object) -> bool:
-    """Whether an error response is about the form of the answer. error: the body, as JSON value or
-    as text.
+    """Return whether an error response is about the form of the answer.
+
+    Args:
+        error: the body, as JSON value or as text.
     """
     return status in _STATUSES and any(_WORDS.search(text) for text in _texts(error, _MOST_DEPTH))
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:
-    """The texts of an error, without those in which servers repeat the request."""
+    """Yield the texts of an error, without those in which servers repeat the request."""
     if isinstance(value, str):
         yield value[:_MOST_TEXT]
     elif isinstance(value, dict | list) and depth:
@@ -78,19 +79,24 @@ def _texts(value: object, depth: int) -> Iterator[str]:
 
 
 class Forms:
-    """The form in use. Many threads may use it. first: the one that is configured. now: the one
-    that the next request asks for, of `FORMS`."""
+    """The form in use. Many threads may use it.
+
+    first: the one that is configured.
+    now: the one that the next request asks for, of `FORMS`.
+    """
 
     def __init__(self, first: str) -> None:
         self._first = self.now = first
         self._line = ""
         self._lock = threading.Lock()
 
-    def rejected(self, form: str, words: str) -> str:
-        """Note that the server rejects `form`. Returns a line about the form in use. words: the
-        server's.
+    def note_rejection(self, form: str, words: str) -> str:
+        """Note that the server rejects `form`, and return a line about the form in use.
 
         Requests that were in flight during a fall-back are rejected later, and get the same line.
+
+        Args:
+            words: the server's.
         """
         with self._lock:
             if form == self.now and form != FORMS[-1]:
@@ -139,9 +145,10 @@ _OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
 class Sampling(NamedTuple):
     """What the reader needs to know about the request.
 
-    request_id: as sent. random: whether the same prompt may get another text. parse: parses the
-        model's text. form:
-    the form that the request asks for, see `Forms`; "none" without one.
+    request_id: as sent.
+    random: whether the same prompt may get another text.
+    parse: parses the model's text.
+    form: the form that the request asks for, see `Forms`; "none" without one.
     """
 
     request_id: str
@@ -151,8 +158,9 @@ class Sampling(NamedTuple):
 
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a complete response. Header names are in lower case. Raises FailedError for
-    the response to another request, and nothing else.
+    """Read the answer in a complete response. Header names are in lower case.
+
+    Raises FailedError for the response to another request, and nothing else.
     """
     check_id(headers.get("x-request-id", ""), sampling.request_id)
     if status != 200:
@@ -178,31 +186,34 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
 
 
 def _completion(value: dict[str, Any], sampling: Sampling) -> Answer:
-    """The answer in the text of a completion, without what is known of the response besides."""
+    """Read the answer in the text of a completion.
 
-    def failed(failure: Failure, detail: str, retryable: bool = True) -> Answer:
+    What else is known of the response is left out.
+    """
+
+    def fail(failure: Failure, detail: str, retryable: bool = True) -> Answer:
         return Answer(None, failure, detail, retryable=retryable)
 
     choices = value.get("choices")
     if not isinstance(choices, list):
-        return failed(Failure.PARSE, "no completion: 'choices' is no list")
+        return fail(Failure.PARSE, "no completion: 'choices' is no list")
     if not choices:
-        return failed(Failure.EMPTY, "no choices")
+        return fail(Failure.EMPTY, "no choices")
     choice = _object(choices[0])
     message = _object(choice.get("message"))
     content, is_cut = message.get("content"), choice.get("finish_reason") == "length"
     if choice.get("finish_reason") == "content_filter" or message.get("refusal"):
-        return failed(Failure.EMPTY, "refused by the model or a content filter")
+        return fail(Failure.EMPTY, "refused by the model or a content filter")
     if message.get("tool_calls") or message.get("function_call"):
-        return failed(Failure.EMPTY, "tool calls instead of text")
+        return fail(Failure.EMPTY, "tool calls instead of text")
     if content in (None, ""):
         if is_cut:  # all tokens went into reasoning, which some servers keep apart
-            return failed(Failure.TOO_LARGE, f"{CUT_OFF} before any text", sampling.random)
-        return failed(Failure.EMPTY, "no content")
+            return fail(Failure.TOO_LARGE, f"{CUT_OFF} before any text", sampling.random)
+        return fail(Failure.EMPTY, "no content")
     if not isinstance(content, str):
-        return failed(Failure.PARSE, f"content is a {type(content).__name__}, expected text")
+        return fail(Failure.PARSE, f"content is a {type(content).__name__}, expected text")
     text = content.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
-    answer = failed(Failure.TOO_LARGE, CUT_OFF) if is_cut else sampling.parse(text)
+    answer = fail(Failure.TOO_LARGE, CUT_OFF) if is_cut else sampling.parse(text)
     return answer._replace(
         raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"),
         retryable=sampling.random and bool(answer.failure),
@@ -210,7 +221,7 @@ def _completion(value: dict[str, Any], sampling: Sampling) -> Answer:
 
 
 def _object(value: object) -> dict[str, Any]:
-    """A JSON object; an empty one in place of any other value."""
+    """Return a JSON object; an empty one in place of any other value."""
     return value if isinstance(value, dict) else {}
 
 
@@ -241,7 +252,9 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) ->
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that the server asks to wait, or 0 where `Retry-After` is absent or not usable.
+    """Return the seconds that the server asks to wait.
+
+    It is 0 where `Retry-After` is absent or not usable.
 
     A date is compared with the response's own `Date` header, because the local clock may be wrong.
     Without that header a date is not usable.
@@ -266,13 +279,14 @@ def check_id(text: str, own: str) -> None:
 
 
 def printable(text: str) -> str:
-    """`text` with control and other unprintable characters replaced by blanks."""
+    """Replace control and other unprintable characters in `text` by blanks."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _error_of(value: object) -> object:
-    """The error in a body. FastAPI servers name it `detail`; vLLM's older ones are an error as a
-    whole.
+    """Return the error in a body.
+
+    FastAPI servers name it `detail`; vLLM's older ones are an error as a whole.
     """
     body = _object(value)
     found = body.get("error", body.get("detail"))
@@ -285,8 +299,9 @@ def _message(error: object) -> str:
 
 
 def _remedy(error: object) -> str:
-    """How to mend a setting that the model does not take, in the words of `advisor.options`; "" for
-    other errors.
+    """Say how to mend a setting that the model does not take, in the words of `advisor.options`.
+
+    The result is "" for other errors.
     """
     message, named = _message(error), _object(error).get("param")
     if _NOT_TAKEN.search(message):
@@ -297,7 +312,7 @@ def _remedy(error: object) -> str:
 
 
 def _error_text(value: object) -> str:
-    """The message of an error, shortened; "" where there is none."""
+    """Return the message of an error, shortened; "" where there is none."""
     message = _message(_error_of(value))
     return "error " + printable(message[:200]) if message else ""
 
@@ -318,10 +333,10 @@ _MOST_TOKENS = 10_000_000
 class Verdict(NamedTuple):
     """What an answer says.
 
-    healthy: whether the endpoint works; None where the answer does not show it. overload: the
-        endpoint needs fewer
-    concurrent requests. fault: a name if the question is expected to fail in the same way again,
-    else "". unbilled: the server's status says that it did not answer.
+    healthy: whether the endpoint works; None where the answer does not show it.
+    overload: the endpoint needs fewer concurrent requests.
+    fault: a name if the question is expected to fail in the same way again, else "".
+    unbilled: the server's status says that it did not answer.
     """
 
     healthy: bool | None
@@ -331,7 +346,7 @@ class Verdict(NamedTuple):
 
 
 def problem(advice: Advice) -> str:
-    """A description of what makes advice unusable for training; "" where nothing does."""
+    """Describe what makes advice unusable for training; "" where nothing does."""
     if not all(type(value) in (int, float) and math.isfinite(value) for value in advice):
         return "a value is not a finite number"
     if not (0.0 <= advice.confidence <= 1.0 and 0.0 <= advice.risk <= 1.0):
@@ -341,8 +356,8 @@ def problem(advice: Advice) -> str:
     return ""
 
 
-def checked(answer: Answer) -> Answer:
-    """`answer` after checks of a backend's result.
+def check_answer(answer: Answer) -> Answer:
+    """Check `answer`, a backend's result, and return it with faults replaced.
 
     Unusable advice becomes the failure SCHEMA. An answer with neither advice nor failure becomes
     EMPTY. Impossible token counts become 0, which means unknown; so do a wait and a latency that
@@ -365,16 +380,15 @@ def checked(answer: Answer) -> Answer:
 
 
 def _is_content(answer: Answer) -> bool:
-    """Whether a failure is of what a model said. A PARSE failure without a model's text is not: it
-    is, for example, a proxy's page.
+    """Return whether a failure is of what a model said.
+
+    A PARSE failure without a model's text is not: it is, for example, a proxy's page.
     """
     return answer.failure in _CONTENT and (answer.failure is not Failure.PARSE or bool(answer.raw))
 
 
 def verdict_of(answer: Answer) -> Verdict:
-    """What follows from an answer: whether it counts as a success, as a fault of the backend, and
-    as billed.
-    """
+    """Judge an answer: whether it counts as a success, as a fault of the backend, and as billed."""
     failure = answer.failure
     if answer.advice or not failure:
         return Verdict(True, False, "", False)
@@ -392,7 +406,7 @@ def verdict_of(answer: Answer) -> Verdict:
 
 
 def is_unusable(answer: Answer) -> bool:
-    """Whether the server has answered, and the answer cannot be used.
+    """Return whether the server has answered, and the answer cannot be used.
 
     A proxy's page is no answer. Neither is an EMPTY result without an HTTP status: mocks return it
     on purpose.
@@ -401,8 +415,9 @@ def is_unusable(answer: Answer) -> bool:
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """At most `most` characters of a message. Control characters, which could move a terminal's
-    cursor, are removed.
+    """Shorten a message to one line of at most `most` characters.
+
+    Control characters, which could move a terminal's cursor, are removed.
     """
     line = printable(text[: most + 1])
     return line[:most] + "…" if len(line) > most else line
@@ -420,7 +435,7 @@ WHAT = {
 
 
 def reason_of(answer: Answer) -> str:
-    """Why an unusable answer cannot be used: a key of `WHAT`."""
+    """Say why an unusable answer cannot be used: a key of `WHAT`."""
     if answer.failure is Failure.TOO_LARGE:
         return "cut_off" if answer.detail.startswith(CUT_OFF) else "too_large"
     if answer.failure in (Failure.SCHEMA, Failure.EMPTY):
@@ -431,7 +446,7 @@ def reason_of(answer: Answer) -> str:
 
 
 def remedy(reason: str, identity: Mapping[str, str], completion_tokens: int) -> str:
-    """What helps against unusable answers of a backend with this identity."""
+    """Say what helps against unusable answers of a backend with this identity."""
     # A wrapper's names have a prefix.
     known = {name.rpartition(".")[2]: value for name, value in identity.items()}
     tokens = f"raise advisor.service.completion_tokens (now {completion_tokens})"
@@ -454,15 +469,16 @@ def remedy(reason: str, identity: Mapping[str, str], completion_tokens: int) -> 
 
 
 def reasons_text(unusable: Mapping[str, int]) -> str:
-    """Counts by reason as text: "8 prose, 2 cut_off"."""
+    """Format counts by reason as text: "8 prose, 2 cut_off"."""
     return ", ".join(
         f"{count} {reason}" for reason, count in sorted(unusable.items(), key=lambda item: -item[1])
     )
 
 
 def unusable_lines(figures: Mapping[str, Any]) -> list[str]:
-    """The line of a report about unusable answers; none where there were none, or in figures of
-    earlier versions.
+    """Return the line of a report about unusable answers.
+
+    There is none where there were none, or in statistics of earlier versions.
     """
     unusable = figures.get("unusable") or {}
     if not unusable:

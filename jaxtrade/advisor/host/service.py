@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.desk import Desk, Finished, WorkerPool, left_behind
 from jaxtrade.advisor.host.journal import row_text
-from jaxtrade.advisor.host.paid import AdviceCache, Caps, Ledger
-from jaxtrade.advisor.host.policy import TRAINING, Use
+from jaxtrade.advisor.host.ledger import AdviceCache, Caps, Ledger
+from jaxtrade.advisor.host.policy import TRAINING, ServiceUse
 from jaxtrade.advisor.host.types import (
     LOGGED,
     Advice,
@@ -36,7 +36,7 @@ from jaxtrade.advisor.host.types import (
 )
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import JaxtradeError
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
 _BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue's size
@@ -56,7 +56,7 @@ class AdviceService:
     """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter
     exits.
 
-    `tell` receives one line per problem, from another thread. `use`: what the answers are for.
+    `log` receives one line per problem, from another thread. `use`: what the answers are for.
 
     Raises StorageError where the ledger cannot be read: without it, spending could not be counted
     against the caps.
@@ -67,11 +67,11 @@ class AdviceService:
         backend: Backend,
         options: ServiceOptions,
         clock: Callable[[], float] = time.monotonic,
-        tell: Tell = LOGGED,
-        use: Use = TRAINING,
+        log: Log = LOGGED,
+        use: ServiceUse = TRAINING,
     ) -> None:
         self._backend, self.options = backend, options
-        self._faults = ContainedFaults(tell)
+        self._faults = ContainedFaults(log)
         self._ledger = Ledger(options.ledger, Caps.of(options))
         self._mailbox: queue.SimpleQueue[_Batch | Finished | None] = queue.SimpleQueue()
         self._ready: deque[tuple[int, Advice]] = deque()
@@ -82,7 +82,7 @@ class AdviceService:
         self._pool = WorkerPool(
             backend.answer, options.workers, options.grace_s, clock, self._mailbox.put
         )
-        self._cache = AdviceCache(options.cache, self._faults.tell)
+        self._cache = AdviceCache(options.cache, self._faults.log)
         self._desk = Desk(
             backend,
             options,
@@ -124,8 +124,9 @@ class AdviceService:
         self._mailbox.put(batch)
 
     def take(self, most: int) -> list[tuple[int, Advice]]:
-        """Return at most `most` new answers as (bar, advice). Each is returned once; the rest stay
-        in the queue.
+        """Return at most `most` new answers as (bar, advice).
+
+        Each is returned once; the rest stay in the queue.
         """
         taken = []
         with suppress(IndexError):  # raised when the queue is empty
@@ -134,7 +135,7 @@ class AdviceService:
         return taken
 
     def statistics(self) -> dict[str, Any]:
-        """Counts as of the desk's last turn, plus what has been submitted since.
+        """Return counts as of the desk's last turn, plus what has been submitted since.
 
         Every submission is counted in exactly one place: deduped, cache_hit, queued, in_flight,
         done, failed, expired, dropped or poisoned.
@@ -152,8 +153,9 @@ class AdviceService:
         }
 
     def stop(self) -> None:
-        """Send no more requests, wait one second for requests in flight, write and close. Takes at
-        most 3 s.
+        """Send no more requests, wait one second for requests in flight, write and close.
+
+        Takes at most 3 s.
         """
         if os.getpid() != self._pid:
             return  # a forked child process has none of the threads
@@ -163,7 +165,7 @@ class AdviceService:
             self._mailbox.put(None)
         self._thread.join(_JOIN_S)
         if self._thread.is_alive():
-            self._faults.tell(
+            self._faults.log(
                 "advisor: its thread hangs (a disk that does not answer?) and is left behind"
             )
 
@@ -195,8 +197,9 @@ class AdviceService:
             self._publish()
 
     def _turn(self, timeout: float) -> bool:
-        """Handle the waiting messages, then let the desk act. Returns whether there is more to do
-        at once.
+        """Handle the waiting messages, then let the desk act.
+
+        Returns whether there is more to do at once.
 
         An exception here is a bug. It is contained, counted and reported. After `_MOST_FAULTS` of
         one kind, no more requests are sent.
@@ -215,10 +218,10 @@ class AdviceService:
 
     def _handle(self, message: _Batch | Finished | None) -> None:
         if isinstance(message, Finished):
-            self._desk.finished(message)
+            self._desk.handle_result(message)
         elif message is not None:
             self._received += len(message)
-            self._desk.wanted(message)
+            self._desk.queue_questions(message)
 
     def _contain(self, error: BaseException) -> None:
         name, count = type(error).__name__, self._faults.contain("desk", error)
@@ -290,8 +293,8 @@ _END_S = 0.3  # time limit of `stop` for joining both threads
 class AdviceRow(NamedTuple):
     """A row of the table.
 
-    packed: its float32 values in the order of `Advice`, in native byte order. text:
-        `journal.row_text` of the values.
+    packed: its float32 values in the order of `Advice`, in native byte order.
+    text: `journal.row_text` of the values.
     """
 
     bar: int
@@ -300,7 +303,7 @@ class AdviceRow(NamedTuple):
 
     @classmethod
     def of(cls, bar: int, values: Sequence[float]) -> AdviceRow:
-        """A row of `values`, rounded to float32.
+        """Build a row of `values`, rounded to float32.
 
         Raises struct.error, OverflowError or ValueError where a value is not a finite float32.
         """
@@ -316,8 +319,10 @@ class AdviceSource:
     """Provides rows. No method waits. This one has none."""
 
     def take(self, deltas: int, most: int) -> list[AdviceRow]:
-        """At most `most` rows, of distinct bars, that become visible now. deltas: deltas taken so
-        far.
+        """Return at most `most` rows, of distinct bars, that become visible now.
+
+        Args:
+            deltas: deltas taken so far.
         """
         return []
 
@@ -325,13 +330,14 @@ class AdviceSource:
         """Request rows. Called once per exchange, even with no bars."""
 
     def in_flight(self) -> list[tuple[int, float]]:
-        """Requested bars without a row yet, with their weights. Where there are many, only the
-        latest ones.
+        """Return requested bars without a row yet, with their weights.
+
+        Where there are many, only the latest ones.
         """
         return []
 
     def statistics(self) -> dict[str, Any]:
-        """Counts for reports, by name."""
+        """Return counts for reports, by name."""
         return {}
 
     def stop(self) -> None:
@@ -349,18 +355,17 @@ class Live(AdviceSource):
     question_of: returns the question about a bar. If it raises, the bar is reported and never asked
         about again.
     ahead: the most rows to prepare before they are taken; further answers stay in the service.
-        heard: receives each
-    answer that becomes a row, in the taker's thread.
+    heard: receives each answer that becomes a row, in the taker's thread.
     """
 
     service: AdviceService
     question_of: Callable[[int], Question]
-    tell: Tell = LOGGED
+    log: Log = LOGGED
     ahead: int = 1024
     heard: Callable[[int, Advice], None] = lambda bar, advice: None
 
     def __post_init__(self) -> None:
-        self._faults = ContainedFaults(self.tell)
+        self._faults = ContainedFaults(self.log)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
         self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only
@@ -378,8 +383,9 @@ class Live(AdviceSource):
     # --- for the training thread -------------------------------------------------------------------------------------
 
     def take(self, deltas: int, most: int) -> list[AdviceRow]:
-        """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later
-        call.
+        """Return prepared rows.
+
+        A delta holds each bar once, so a second row about a bar stays for a later call.
         """
         del deltas
         found: dict[int, AdviceRow] = {}
@@ -395,8 +401,9 @@ class Live(AdviceSource):
         return list(found.values())
 
     def want(self, wants: Wants) -> None:
-        """Request rows. If the asker is far behind, the request is dropped and counted: it will be
-        repeated anyway.
+        """Request rows.
+
+        If the asker is far behind, the request is dropped and counted: it will be repeated anyway.
         """
         if self._stopping.is_set() or self._mailbox.qsize() >= _MOST_DEMANDS:
             self._missed += len(wants)
@@ -412,8 +419,11 @@ class Live(AdviceSource):
         return list(self._open.items())
 
     def statistics(self) -> dict[str, Any]:
-        """The service's statistics and: rows_waiting, rows_refused (a value is not a finite
-        float32), wants_missed, bars_unaskable, contained (exceptions by kind)."""
+        """Return the service's statistics and counts of rows.
+
+        The counts are rows_waiting, rows_refused (a value is not a finite float32), wants_missed,
+        bars_unaskable, contained (exceptions by kind).
+        """
         return self.service.statistics() | {
             "rows_waiting": len(self._ready),
             "rows_refused": self._refused,
@@ -423,8 +433,9 @@ class Live(AdviceSource):
         }
 
     def stop(self) -> None:
-        """Stop the service and both threads. A thread that hangs in `question_of` or the service is
-        left behind.
+        """Stop the service and both threads.
+
+        A thread that hangs in `question_of` or the service is left behind.
         """
         if not self._stopping.is_set():
             self._stopping.set()
@@ -453,7 +464,10 @@ class Live(AdviceSource):
                 self._faults.contain("asking", error)
 
     def _new_question(self, bar: int) -> Question | None:
-        """The question about a bar; None where it cannot be built. Such a bar is not tried again."""
+        """Return the question about a bar; None where it cannot be built.
+
+        Such a bar is not tried again.
+        """
         if bar in self._unaskable:
             return None
         try:
@@ -506,9 +520,11 @@ class PanelSource(AdviceSource):
     """The rows of A members over T bars. A row of member i about bar b is given out as row i T + b
     of the table.
 
-    members: their sources. names: what reports call them. bars: T. recorded: rows of the table that
-        an earlier process
-    of the run has got; a member is not asked again about their bars.
+    members: their sources.
+    names: what reports call them.
+    bars: T.
+    recorded: rows of the table that an earlier process of the run has got; a member is not asked
+        again about their bars.
     """
 
     def __init__(
@@ -524,8 +540,9 @@ class PanelSource(AdviceSource):
         ]
 
     def take(self, deltas: int, most: int) -> list[AdviceRow]:
-        """At most `most` rows. Each member gets an equal share of them; what one leaves, the next
-        may use.
+        """Return at most `most` rows.
+
+        Each member gets an equal share of them; what one leaves, the next may use.
         """
         found: list[AdviceRow] = []
         number = len(self._members)
@@ -538,32 +555,34 @@ class PanelSource(AdviceSource):
         return found
 
     def want(self, wants: Wants) -> None:
-        """Request rows from every member that has not answered: a bar is wanted until all of them
-        have.
+        """Request rows from every member that has not answered.
+
+        A bar is wanted until all of them have.
         """
         for member, answered in zip(self._members, self._answered, strict=True):
             member.want([(bar, weight) for bar, weight in wants if bar not in answered])
 
     def in_flight(self) -> list[tuple[int, float]]:
-        """Bars that some member has not answered yet, with their weights."""
+        """Return bars that some member has not answered yet, with their weights."""
         return list(
             {bar: weight for member in self._members for bar, weight in member.in_flight()}.items()
         )
 
     def statistics(self) -> dict[str, Any]:
-        """The members' statistics put together, and each one's own under `members`."""
+        """Return the members' statistics put together, and each one's own under `members`."""
         each = [member.statistics() for member in self._members]
         named = [{"kind": name, **found} for name, found in zip(self._names, each, strict=True)]
-        return {**joined(each), "members": named}
+        return {**merge_counts(each), "members": named}
 
     def stop(self) -> None:
         for member in self._members:
             member.stop()
 
 
-def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Statistics of several services as one: counts are added, histograms too, and words that
-    differ are listed.
+def merge_counts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge statistics of several services into one.
+
+    Counts are added, histograms too, and words that differ are listed.
     """
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for part in parts for name in part):

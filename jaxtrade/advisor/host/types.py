@@ -1,5 +1,6 @@
 """What the modules of the host side share: questions and answers, the schema of answers and its
-parser, and counts of what happened. Nothing here imports JAX."""
+parser, and counts of what happened. Nothing here imports JAX.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ from typing import Any, NamedTuple, Protocol
 
 import yaml
 
-from jaxtrade.text import Tell, did_you_mean
+from jaxtrade.text import Log, did_you_mean
 
 
 class Question(NamedTuple):
     """A question about one market bar. It holds public market state only, so all environments share
     it.
 
-    bar: index on the market's time axis. symbol, time: validated symbol and ISO time stamp of the
-        bar's close. slots:
-    raw (never normalised) values at that close by name. prompt: the whole text that a language
-    model receives.
+    bar: index on the market's time axis.
+    symbol, time: validated symbol and ISO time stamp of the bar's close.
+    slots: raw (never normalised) values at that close by name.
+    prompt: the whole text that a language model receives.
     prompt_version: name and hash of the prompt's template.
     """
 
@@ -82,12 +83,16 @@ class Answer(NamedTuple):
     """The result of one request, or of reading one text: advice, or a failure with its detail
     (scrubbed of secrets).
 
-    status: HTTP status, or 0. retryable: whether another attempt may help. retry_after: seconds
-        that the server asks to wait, or 0. latency: in seconds. raw: the model's text as received,
-        at most 64 KiB. model: the model's name as the server reports it. parts: the answers of the
-        single requests, where one question took several; their tokens add up to this answer's.
-    reason: the advice's own, which nothing but reports for people reads. repaired: whether only a
-        part of the text was read, with or without success.
+    status: HTTP status, or 0.
+    retryable: whether another attempt may help.
+    retry_after: seconds that the server asks to wait, or 0.
+    latency: in seconds.
+    raw: the model's text as received, at most 64 KiB.
+    model: the model's name as the server reports it.
+    parts: the answers of the single requests, where one question took several; their tokens add up
+        to this answer's.
+    reason: the advice's own, which nothing but reports for people reads.
+    repaired: whether only a part of the text was read, with or without success.
     """
 
     advice: Advice | None
@@ -108,7 +113,9 @@ class Answer(NamedTuple):
 
 class FailedError(Exception):
     """A text is not accepted, or there is no complete response to a request, or it is the response
-    to another one. Its text holds no request header. answer: the failure.
+    to another one. Its text holds no request header.
+
+    answer: the failure.
     """
 
     def __init__(
@@ -127,7 +134,9 @@ class Backend(Protocol):
         ...
 
     def identity(self) -> Mapping[str, str]:
-        """Everything that its answers depend on: kind, model, base URL, sampling, schema hash.
+        """Return everything that its answers depend on.
+
+        This is kind, model, base URL, sampling, schema hash.
 
         It is part of cache keys and journals, and holds no secret.
         """
@@ -146,22 +155,20 @@ class Backend(Protocol):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: the closest known name, or all known names where none is
-    close.
-    """
+    """Return the end of an error message: the closest known name, or all where none is close."""
     known = sorted(known)
     return did_you_mean(name, known) or f"; choose one of {', '.join(known)}"
 
 
 def canonical(value: object) -> str:
-    """A value as JSON that depends on nothing but the value."""
+    """Format a value as JSON that depends on nothing but the value."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
 
 
 def sha256_of(text: str) -> str:
-    """The SHA-256 (hex) of a text."""
+    """Return the SHA-256 (hex) of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -224,20 +231,21 @@ REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the t
 
 
 def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
-    """The advice of a direction and its values, by the formula above. Raises FailedError for a
-    value out of range.
+    """Build the advice of a direction and its values, by the formula above.
+
+    Raises FailedError for a value out of range.
     """
     if direction not in DIRECTIONS:
         raise FailedError(
             Failure.SCHEMA,
-            f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}",
+            f"direction {_format_detail(direction)}, expected one of {', '.join(DIRECTIONS)}",
         )
     for name, value in (("confidence", confidence), ("risk", risk)):
         if not 0.0 <= value <= 1.0:
-            raise FailedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
+            raise FailedError(Failure.SCHEMA, f"{name} {_format_detail(value)}, expected 0 to 1")
     if not 1 <= horizon <= MAX_HORIZON:
         raise FailedError(
-            Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}"
+            Failure.SCHEMA, f"horizon_bars {_format_detail(horizon)}, expected 1 to {MAX_HORIZON}"
         )
     logit = LOGIT_SCALE * float(confidence)
     hold, buy, sell = (logit if direction == name else 0.0 for name in DIRECTIONS)
@@ -250,18 +258,19 @@ def parse_advice(text: str) -> Answer:
     The failure is PARSE for a text that is not valid JSON, SCHEMA for a value that does not fit,
     EMPTY for no text and TOO_LARGE for too much of it.
     """
-    found = _parsed(_json_advice, text)
+    found = _parse(_json_advice, text)
     if found.failure is Failure.PARSE and (after := _after_thinking(text)):
         text = after
-        found = _parsed(_json_advice, text, repaired=True)
+        found = _parse(_json_advice, text, repaired=True)
     if found.failure is Failure.PARSE and (inner := _fenced_object(text)):
-        found = _parsed(_json_advice, inner, repaired=True)
+        found = _parse(_json_advice, inner, repaired=True)
     return found
 
 
 def _after_thinking(text: str) -> str:
-    """What follows the last closing think tag of a reasoning model; "" without a tag or without
-    text after it.
+    """Return what follows the last closing think tag of a reasoning model.
+
+    It is "" without a tag or without text after it.
     """
     parts = _THOUGHT.split(text)
     return parts[-1] if len(parts) > 1 and parts[-1].strip() else ""
@@ -280,8 +289,13 @@ def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
 
 
 def loose_json(text: str, max_bytes: int, **rules: Any) -> Any:
-    """`strict_json` of a text that only wraps what is read: NaN, Infinity and a key twice are
-    somebody else's matter. Of a key twice the last counts. rules: further ones, of `json.loads`."""
+    """Parse like `strict_json` a text that only wraps what is read.
+
+    NaN, Infinity and duplicate keys are allowed there. Of duplicate keys the last counts.
+
+    Args:
+        rules: further ones, of `json.loads`.
+    """
     _check_size(text, max_bytes)
     _check_depth(text)
     try:
@@ -298,8 +312,8 @@ def _check_size(text: str, most: int = MAX_BYTES) -> None:
         raise FailedError(Failure.EMPTY, "empty text")
 
 
-def _parsed(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Answer:
-    """What `read` makes of a text: its advice and reason, or the failure that it raises."""
+def _parse(read: Callable[[str], tuple[Advice, str]], text: str, repaired: bool = False) -> Answer:
+    """Parse a text by `read`: its advice and reason, or the failure that it raises."""
     try:
         advice, reason = read(text)
         detail = REPAIRED if repaired else ""
@@ -316,18 +330,20 @@ def _json_advice(text: str) -> tuple[Advice, str]:
     if missing := sorted(names - set(value)):
         raise FailedError(Failure.SCHEMA, f"no key {missing[0]!r}")
     if extra := sorted(set(value) - names):
-        raise FailedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
+        raise FailedError(Failure.SCHEMA, f"unknown key {_format_detail(extra[0])}")
     for name, (kinds, expected) in _TYPES.items():
         if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
-            raise FailedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected {expected}")
+            raise FailedError(
+                Failure.SCHEMA, f"{name} {_format_detail(value[name])}, expected {expected}"
+            )
     if value["v"] != VERSION:
-        raise FailedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
+        raise FailedError(Failure.SCHEMA, f"v {_format_detail(value['v'])}, expected {VERSION}")
     names = ("direction", "confidence", "risk", "horizon_bars")
     return advice_of(*(value[name] for name in names)), value["reason"]
 
 
-def _shown(value: object) -> str:
-    """A value as text for error details: short, ASCII only, without control characters."""
+def _format_detail(value: object) -> str:
+    """Format a value as text for error details: short, ASCII only, without control characters."""
     return ascii(value)[:40]
 
 
@@ -350,7 +366,7 @@ def _finite(text: str) -> float:
 
 
 def _brackets(text: str) -> Iterator[re.Match[str]]:
-    """The brackets of a JSON text outside its strings."""
+    """Yield the brackets of a JSON text outside its strings."""
     return (match for match in _TOKENS.finditer(text) if match[0][0] != '"')
 
 
@@ -364,7 +380,7 @@ def _check_depth(text: str) -> None:
 
 
 def _fenced_object(text: str) -> str:
-    """The first balanced object in the text's only code fence; "" where there is none."""
+    """Return the first balanced object in the text's only code fence; "" where there is none."""
     parts = text.split("```")
     start = parts[1].find("{") if len(parts) == 3 else -1
     if start < 0:
@@ -386,9 +402,9 @@ _NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
 
 def parse_pipe(text: str) -> Answer:
     """Parse one answer in the pipe format. Never raises."""
-    found = _parsed(_pipe_advice, text)
+    found = _parse(_pipe_advice, text)
     if found.failure and (after := _after_thinking(text)):
-        return _parsed(_pipe_advice, after, repaired=True)
+        return _parse(_pipe_advice, after, repaired=True)
     return found
 
 
@@ -415,11 +431,11 @@ def _pipe_advice(text: str) -> tuple[Advice, str]:
     if action not in PIPE_ACTIONS:
         raise FailedError(
             Failure.SCHEMA,
-            f"unknown action {_shown(action)}, expected {', '.join(PIPE_ACTIONS)}",
+            f"unknown action {_format_detail(action)}, expected {', '.join(PIPE_ACTIONS)}",
         )
     if not _NUMBER.fullmatch(confidence):
         raise FailedError(
-            Failure.SCHEMA, f"confidence {_shown(confidence)}, expected 0 to 1 as 0.85"
+            Failure.SCHEMA, f"confidence {_format_detail(confidence)}, expected 0 to 1 as 0.85"
         )
     advice = advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)
     return advice, reason
@@ -439,7 +455,8 @@ EDGES = tuple(
 class Histogram:
     """Durations in logarithmic buckets, in seconds.
 
-    `counts[i]` counts durations in (edges[i - 1], edges[i]]. The last bucket counts all longer ones.
+    `counts[i]` counts durations in (edges[i - 1], edges[i]]. The last bucket counts
+    all longer ones.
     """
 
     edges: tuple[float, ...] = EDGES
@@ -457,10 +474,9 @@ class Histogram:
         self.longest = max(self.longest, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The quantile `share` in seconds, rounded up to its bucket's upper edge, at most the
-        longest duration.
+        """Return the quantile `share` in seconds; None without durations.
 
-        None without durations.
+        It is rounded up to its bucket's upper edge, at most the longest duration.
         """
         wanted, seen = share * sum(self.counts), 0
         for count, edge in zip(self.counts, (*self.edges, math.inf), strict=True):
@@ -470,7 +486,7 @@ class Histogram:
         return None
 
     def snapshot(self) -> dict[str, Any]:
-        """The durations as JSON values."""
+        """Return the durations as JSON values."""
         return {
             "edges_s": list(self.edges),
             "counts": list(self.counts),
@@ -482,16 +498,18 @@ class Histogram:
 
 
 @dataclass
-class Statistics:
+class ServiceCounts:
     """Counts since the start. The first block counts submissions, the second attempts, the third
     the service's events.
 
-    deduped: submissions of a known question (waiting, in flight, answered, failed recently, or
-        poisoned). dropped:
-    submissions dropped because the queue was full, the priority was not finite, or the service had
-    stopped. late: advice from workers that had been given up, kept in the cache. usage_unknown:
-    answers without token counts; their whole reservation counts as spent. stopped: attempts that
-    the end of the run cancelled; they are no failures, and their questions count as dropped.
+    deduped: submissions of a known question (waiting, in flight, answered, failed
+        recently, or poisoned).
+    dropped: submissions dropped because the queue was full, the priority was not finite, or the
+        service had stopped.
+    late: advice from workers that had been given up, kept in the cache.
+    usage_unknown: answers without token counts; their whole reservation counts as spent.
+    stopped: attempts that the end of the run cancelled; they are no failures, and their questions
+        count as dropped.
     """
 
     submitted: int = 0
@@ -526,7 +544,7 @@ class Statistics:
     died: int = 0  # worker threads that ended unexpectedly
 
     def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
-        """A copy of all counts as JSON values, safe to pass to another thread."""
+        """Copy all counts as JSON values, safe to pass to another thread."""
         found: dict[str, Any] = {"queued": queued, "in_flight": in_flight}
         for name, value in vars(self).items():
             if isinstance(value, Counter):
@@ -536,15 +554,16 @@ class Statistics:
         return found | more
 
 
-LOGGED: Tell = logging.getLogger("jaxtrade.advisor").warning  # where no console is given
+LOGGED: Log = logging.getLogger("jaxtrade.advisor").warning  # where no console is given
 
 
 class ContainedFaults:
-    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises,
-    the line is counted in `unreported` and nothing else happens."""
+    """The contained exceptions of one object. `log` receives one line per kind. If `log` raises,
+    the line is counted in `unreported` and nothing else happens.
+    """
 
-    def __init__(self, tell: Tell = LOGGED) -> None:
-        self._tell = tell
+    def __init__(self, log: Log = LOGGED) -> None:
+        self._log = log
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self.unreported = 0
@@ -552,8 +571,8 @@ class ContainedFaults:
     def contain(self, where: str, error: BaseException) -> int:
         """Count an exception that is a bug of this package or of an object passed to it.
 
-        The report names the exception's class and place only, because its text might contain a
-        secret.
+        The report names the exception's class and place only, because its text might
+        contain a secret.
         """
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
@@ -562,22 +581,22 @@ class ContainedFaults:
         return self.trouble(f"{where} {name}", line)
 
     def trouble(self, kind: str, line: str) -> int:
-        """Count a problem of `kind` and report `line` the first time. Returns the count."""
+        """Count a problem of `kind`, report `line` the first time, and return the count."""
         with self._lock:
             self._counts[kind] += 1
             count = self._counts[kind]
         if count == 1:
-            self.tell(line)
+            self.log(line)
         return count
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Send one line to the console. An error of the console is counted, not raised."""
         try:
-            self._tell(line)
+            self._log(line)
         except Exception:
             self.unreported += 1
 
     def counts(self) -> dict[str, int]:
-        """The number of occurrences by kind."""
+        """Return the number of occurrences by kind."""
         with self._lock:
             return dict(self._counts)

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import local
+from jaxtrade.formatting import local
 
 # UTC seconds as wall-clock seconds, computed once per run of equal days.
 
@@ -30,7 +30,7 @@ DAY = 86_400
 
 
 def run_starts(values: np.ndarray) -> np.ndarray:
-    """Places at which a value differs from the one before it, int64[runs], beginning with 0.
+    """Find where a value differs from the one before it (int64[runs], beginning with 0).
 
     Bars come in time order, so their dates and hours stand in a few long runs. What depends on the
     date alone is computed once per run.
@@ -41,15 +41,18 @@ def run_starts(values: np.ndarray) -> np.ndarray:
 
 
 def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
-    """The value of each element, [count], from the value of each run. starts: `run_starts`."""
+    """Expand the value of each run to the value of each element, [count].
+
+    starts: `run_starts`.
+    """
     return np.repeat(per_run, np.diff(starts, append=count))
 
 
 def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
-    """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T].
+    """Convert UTC seconds to wall-clock seconds of the zone since its 1970-01-01 00:00 (int64[T]).
 
-    A zone's offset is the same all day if it is the same at both ends of the day, and all hour
-    otherwise.
+    A zone's offset is the same all day if it is the same at both ends of the day, and all
+    hour otherwise.
     """
     utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
 
@@ -70,12 +73,12 @@ def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
 
 
 def years_of(utc: np.ndarray) -> np.ndarray:
-    """The calendar year of UTC seconds, int64[T]."""
+    """Return the calendar year of UTC seconds (int64[T])."""
     return utc.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
 
 
 def most_common(values: np.ndarray) -> int:
-    """The most common whole number; of several, the smallest."""
+    """Return the most common whole number; of several, the smallest."""
     found, counts = np.unique(values, return_counts=True)
     return int(found[np.argmax(counts)])
 
@@ -89,23 +92,23 @@ MONDAY, THURSDAY, SATURDAY, SUNDAY = 0, 3, 5, 6
 PROJECTED_TO = "2050-12-31"  # stamps after this date are treated as errors
 
 
-def _observed(day: date) -> date:
-    """A holiday on a Saturday is observed on Friday, one on a Sunday on Monday."""
+def _move_off_weekend(day: date) -> date:
+    """Move a holiday on a Saturday to Friday and one on a Sunday to Monday."""
     return {SATURDAY: day - A_DAY, SUNDAY: day + A_DAY}.get(day.weekday(), day)
 
 
 def _after_sunday(day: date) -> date | None:
-    """A holiday on a Sunday is observed on Monday. One on a Saturday is not observed."""
-    return None if day.weekday() == SATURDAY else _observed(day)
+    """Move a holiday on a Sunday to Monday. One on a Saturday is not observed."""
+    return None if day.weekday() == SATURDAY else _move_off_weekend(day)
 
 
 def _to_thursday(day: date) -> date | None:
-    """The day itself if it falls between Monday and Thursday."""
+    """Return the day itself if it falls between Monday and Thursday."""
     return day if day.weekday() <= THURSDAY else None
 
 
 def _on(**rule: Any) -> Callable[[int], date]:
-    """A date by its `relativedelta` from 1 January, such as the third Monday of a month."""
+    """Make the rule of a date by its `relativedelta` from 1 January, e.g. a month's third Monday."""
     return lambda year: date(year, 1, 1) + relativedelta(**rule)
 
 
@@ -113,13 +116,14 @@ thanksgiving = _on(month=11, weekday=TH(4))
 
 
 def good_friday(year: int) -> date:
-    """The Friday before Easter Sunday."""
+    """Return the Friday before Easter Sunday."""
     return easter(year) - 2 * A_DAY
 
 
 def payrolls_good_friday(year: int) -> date | None:
-    """Good Friday if the March US payrolls report is published on it, which is so on the first
-    Friday of April.
+    """Return Good Friday if the March US payrolls report is published on it.
+
+    That is so on the first Friday of April.
     """
     day = good_friday(year)
     return day if day == date(year, 4, 1) + relativedelta(weekday=FR(1)) else None
@@ -135,16 +139,16 @@ HOLIDAYS: dict[str, Holiday] = {
     "other_good_friday": lambda year: None if payrolls_good_friday(year) else good_friday(year),
     "memorial_day": _on(month=5, day=31, weekday=MO(-1)),
     # Exchanges have observed it since 2022.
-    "juneteenth": lambda year: _observed(date(year, 6, 19)) if year >= 2022 else None,
+    "juneteenth": lambda year: _move_off_weekend(date(year, 6, 19)) if year >= 2022 else None,
     "independence_eve": lambda year: _to_thursday(date(year, 7, 3)),
-    "independence_day": lambda year: _observed(date(year, 7, 4)),
+    "independence_day": lambda year: _move_off_weekend(date(year, 7, 4)),
     "labor_day": _on(month=9, weekday=MO(1)),
     "columbus_day": _on(month=10, weekday=MO(2)),
     "thanksgiving": thanksgiving,
     "day_after_thanksgiving": lambda year: thanksgiving(year) + A_DAY,
     # On a Friday it is the observed Christmas holiday.
     "christmas_eve": lambda year: _to_thursday(date(year, 12, 24)),
-    "christmas": lambda year: _observed(date(year, 12, 25)),
+    "christmas": lambda year: _move_off_weekend(date(year, 12, 25)),
     "christmas_of_dealers": lambda year: _after_sunday(date(year, 12, 25)),  # of spot FX
     "new_years_eve": _on(month=12, day=31),
 }
@@ -171,10 +175,12 @@ REGULAR = DayChange()
 class Rule:
     """One change that applies to some holidays of every year.
 
-    holidays: names of `HOLIDAYS`. since, until: first and last date (ISO). weekdays: the weekdays
-        on which the rule applies; Monday is 0. friday_before: it applies to the Friday before each
-        holiday that is observed on a Monday, in place of the holiday. source: where the hours come
-        from.
+    holidays: names of `HOLIDAYS`.
+    since, until: first and last date (ISO).
+    weekdays: the weekdays on which the rule applies; Monday is 0.
+    friday_before: it applies to the Friday before each holiday that is observed on a Monday, in
+        place of the holiday.
+    source: where the hours come from.
     """
 
     change: DayChange
@@ -186,7 +192,7 @@ class Rule:
     friday_before: bool = False
 
     def days(self, year: int) -> list[date]:
-        """Dates of a year on which the rule applies, in the order of `holidays`."""
+        """List the dates of a year on which the rule applies, in the order of `holidays`."""
         found = [day for name in self.holidays if (day := HOLIDAYS[name](year)) is not None]
         if self.friday_before:
             found = [day - 3 * A_DAY for day in found if day.weekday() == MONDAY]
@@ -199,7 +205,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Exceptions:
-    """One change on dates that the rules miss or get wrong. days: ISO dates."""
+    """One change on dates that the rules miss or get wrong.
+
+    days: ISO dates.
+    """
 
     change: DayChange
     source: str
@@ -210,8 +219,8 @@ class Exceptions:
 class Era:
     """Regular hours of trade dates valid_from..valid_to (ISO dates, inclusive).
 
-    An open at or after the contract's turn hour is on the evening before. friday: the close on
-    Fridays, if it differs.
+    An open at or after the contract's turn hour is on the evening before.
+    friday: the close on Fridays, if it differs.
     """
 
     valid_from: str
@@ -229,12 +238,12 @@ class Hours:
 
     verified_to: the last trade date (ISO) that notices or bars have verified; later dates are
         projected by rule.
-    decide_from: the time from which decisions are allowed; None for the whole trade date. flat: the
-        latest flat time;
-    a session is flat at this time or a minute before its close, whichever is earlier. overnight:
-    whether
-    `session.overnight` may allow decisions on the whole trade date. extended: minutes before the open and after the
-    close in which bars are allowed; they feed features, but no decision is taken in them.
+    decide_from: the time from which decisions are allowed; None for the whole trade date.
+    flat: the latest flat time; a session is flat at this time or a minute before its close,
+        whichever is earlier.
+    overnight: whether `session.overnight` may allow decisions on the whole trade date.
+    extended: minutes before the open and after the close in which bars are allowed; they feed
+        features, but no decision is taken in them.
     """
 
     eras: tuple[Era, ...]
@@ -247,8 +256,9 @@ class Hours:
     extended: tuple[int, int] = (0, 0)
 
     def changes(self, first: int, last: int) -> dict[str, DayChange]:
-        """Changes to the era's hours in the years first..last, by ISO date. Other dates have their
-        era's hours. An exception overrides every rule.
+        """Return changes to the era's hours in the years first..last, by ISO date.
+
+        Other dates have their era's hours. An exception overrides every rule.
         """
         years = range(first, last + 1)
         by_rule = {
@@ -277,12 +287,14 @@ SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they ar
 class Schedule:
     """N sessions in date order. Closed dates are left out.
 
-    dates: datetime64[D][N], increasing. open, close, flat: int64[N], UTC seconds. halts: int64[N,
-        2], UTC seconds
-    [start, end); both are equal if there is no halt. extended: seconds before the open and after
-    the close in which bars are allowed. name: where the hours come from. notes: what was inferred
-    or projected. verified_to: the last trade date of the shipped table that notices or bars have
-    verified; NaT for other calendars.
+    dates: datetime64[D][N], increasing.
+    open, close, flat: int64[N], UTC seconds.
+    halts: int64[N, 2], UTC seconds [start, end); both are equal if there is no halt.
+    extended: seconds before the open and after the close in which bars are allowed.
+    name: where the hours come from.
+    notes: what was inferred or projected.
+    verified_to: the last trade date of the shipped table that notices or bars have verified; NaT
+        for other calendars.
     """
 
     dates: np.ndarray
@@ -296,14 +308,14 @@ class Schedule:
     verified_to: np.datetime64 = NO_DATE
 
     @property
-    def projected(self) -> np.ndarray:
+    def is_projected(self) -> np.ndarray:
         """bool[N], True where a session is projected by rule, without a notice or bars that verify
         it.
         """
         return self.dates > self.verified_to  # nothing is later than NaT
 
     def find(self, dates: np.ndarray) -> np.ndarray:
-        """Index of each trade date's session, int64; -1 if the date has no session."""
+        """Return the index of each trade date's session (int64); -1 if the date has no session."""
         if not len(self.dates):
             return np.full(len(dates), -1)
         starts = run_starts(dates)
@@ -313,46 +325,50 @@ class Schedule:
 
 
 def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
-    """Trade date of each bar's open stamp, datetime64[D][T]. The next date begins at the contract's
-    `turn_hour`.
+    """Return the trade date of each bar's open stamp (datetime64[D][T]).
+
+    The next date begins at the contract's `turn_hour`.
     """
     local = local_seconds(utc, contract.zone) + (24 - contract.turn_hour) % 24 * 3600
     return (local // DAY).astype("datetime64[D]")
 
 
 def on_weekend(dates: np.ndarray) -> np.ndarray:
-    """Whether each date, datetime64[D], is a Saturday or a Sunday."""
+    """Return whether each date (datetime64[D]) is a Saturday or a Sunday."""
     return ~np.is_busday(dates)
 
 
 def wall_to_utc(day: date, clock: time, zone: str) -> int:
-    """A date and wall time in a zone -> UTC seconds."""
+    """Convert a date and wall time in a zone to UTC seconds."""
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
 
 
 def _hour(day: date, text: str, contract: Contract) -> int:
-    """UTC seconds of an exchange time "HH:MM" on a date."""
+    """Return the UTC seconds of an exchange time "HH:MM" on a date."""
     return wall_to_utc(day, time.fromisoformat(text), contract.zone)
 
 
 def _opening(day: date, text: str, contract: Contract) -> int:
-    """UTC seconds of a session's open. An evening hour lies on the day before the trade date."""
+    """Return the UTC seconds of a session's open.
+
+    An evening hour lies on the day before the trade date.
+    """
     evening = of_evening(time.fromisoformat(text), contract)
     return _hour(day - A_DAY if evening else day, text, contract)
 
 
 def of_evening(clock: time, contract: Contract) -> bool:
-    """Whether a wall time of a trade date lies on the evening before that date."""
+    """Return whether a wall time of a trade date lies on the evening before that date."""
     return 0 < contract.turn_hour <= clock.hour
 
 
 def hours_of(contract: Contract) -> Hours:
-    """The calendar of the contract's product group."""
+    """Return the calendar of the contract's product group."""
     return CALENDARS[contract.calendar]
 
 
 def flat_time(day: date, close: int, contract: Contract) -> int:
-    """min(the calendar's flat time, scheduled close - 1 minute), UTC seconds."""
+    """Return min(the calendar's flat time, scheduled close - 1 minute) in UTC seconds."""
     return min(_hour(day, hours_of(contract).flat, contract), close - 60)
 
 
@@ -384,11 +400,10 @@ def _schedule(
 def table_schedule(
     contract: Contract, first: np.datetime64, last: np.datetime64, source: str = "bars"
 ) -> Schedule:
-    """The sessions of trade dates first..last in the shipped table. A note names those that are
-    projected by rule.
+    """Return the sessions of trade dates first..last in the shipped table.
 
-    Raises DataError, naming `data.calendar`, for dates before the table begins or after its last
-    projected year.
+    A note names those that are projected by rule. Raises DataError, naming `data.calendar`, for
+    dates before the table begins or after its last projected year.
     """
     hours = hours_of(contract)
     low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
@@ -426,12 +441,12 @@ def table_schedule(
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
-    """Sessions inferred from the bars: the hours of most trade dates, with an earlier close on half
-    days.
+    """Infer sessions from the bars.
 
-    A date is a half day if its last bar closes more than half an hour before the usual close and it
-    is not the last date of the data. Its early close is then known from the morning on, as it would
-    be from a calendar. Weekends have no sessions, and a note says so if they have bars.
+    They have the hours of most trade dates, with an earlier close on half days. A date is a half
+    day if its last bar closes more than half an hour before the usual close and it is not the last
+    date of the data. Its early close is then known from the morning on, as it would be from a
+    calendar. Weekends have no sessions, and a note says so if they have bars.
 
     Raises ConfigError for a market with extended hours, because its bars do not show where the
     session ends.
@@ -477,16 +492,16 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
 
 
 def hhmm(seconds: int) -> str:
-    """Seconds of a day as a time of day, HH:MM."""
+    """Format seconds of a day as a time of day, HH:MM."""
     return f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}"
 
 
 def file_schedule(path: str, contract: Contract) -> Schedule:
-    """Read a user's calendar: a CSV with header date,open,close and optionally halt_start,halt_end,
-    in exchange time.
+    """Read a user's calendar: a CSV file in exchange time.
 
-    An open at or after the contract's turn hour lies on the evening before the date. Dates that are
-    not listed are closed. Raises ConfigError (no such file), or DataError naming the line.
+    The header is date,open,close and optionally halt_start,halt_end. An open at or after the
+    contract's turn hour lies on the evening before the date. Dates that are not listed are closed.
+    Raises ConfigError (no such file), or DataError naming the line.
     """
     if not Path(path).is_file():
         raise ConfigError(
@@ -526,11 +541,11 @@ def file_schedule(path: str, contract: Contract) -> Schedule:
 def schedule_for(
     calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int, source: str = "bars"
 ) -> Schedule:
-    """The schedule of the bars' trade dates.
+    """Return the schedule of the bars' trade dates.
 
-    calendar: 'table', 'infer' or a file. source: the name of the bars in errors. Raises DataError
-        if the calendar has
-    no session on those dates.
+    calendar: 'table', 'infer' or a file.
+    source: the name of the bars in errors.
+    Raises DataError if the calendar has no session on those dates.
     """
     days = trade_dates(time_[[0, -1]], contract)
     if calendar == "infer":
@@ -547,11 +562,14 @@ def schedule_for(
     return schedule
 
 
-def in_session(
+def find_sessions(
     schedule: Schedule, time_: np.ndarray, days: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each bar: the index of its session (-1: none), and whether the market is scheduled to be
-    open at its open stamp."""
+    """Find the session of each bar, and whether the market is scheduled to be open.
+
+    Returns the index of the session (-1: none) and whether the market is open at the bar's
+    open stamp.
+    """
     at = schedule.find(days)
     before, after = schedule.extended
     inside = (
@@ -568,14 +586,14 @@ def check_stamps(
     contract: Contract,
     source: str = "bars",
 ) -> None:
-    """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most
-    days.
+    """Check that the stamps have the right zone and side.
 
-    A stray print in a closure is tolerated, and so are `closing_bars`. Raises DataError if more
-    than half of the trade dates, and at least SHIFTED_DATES of them, have other bars in a closure.
+    Wrong ones put bars into closures on most days. A stray print in a closure is tolerated, and so
+    are `closing_bars`. Raises DataError if more than half of the trade dates, and at least
+    SHIFTED_DATES of them, have other bars in a closure.
     """
     days = trade_dates(time_, contract)
-    at, open_ = in_session(schedule, time_, days)
+    at, open_ = find_sessions(schedule, time_, days)
     closed = ~open_ & ~closing_bars(schedule, time_, at, bar_seconds)
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
@@ -591,7 +609,7 @@ def check_stamps(
 def findings(
     schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract
 ) -> tuple[str, ...]:
-    """Differences between the bars and the schedule, in date order.
+    """Describe differences between the bars and the schedule, in date order.
 
     They are: `closing_bars`, where several dates have them (one line for all); other bars inside a
     scheduled closure; sessions that lack more than 5 % of their scheduled bars; sessions that lack
@@ -603,9 +621,9 @@ def findings(
 def _differences(
     schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract
 ) -> Iterator[tuple[np.datetime64, str]]:
-    """(trade date, text) of each finding."""
+    """Yield (trade date, text) of each finding."""
     days = trade_dates(time_, contract)
-    at, open_ = in_session(schedule, time_, days)
+    at, open_ = find_sessions(schedule, time_, days)
 
     def first(bad: np.ndarray) -> str:
         return f"first {local(int(time_[np.argmax(bad)]), contract.zone)} exchange time"
@@ -651,14 +669,16 @@ PRINT = 4  # a print takes at most this part of the closure that it begins: a qu
 def closing_bars(
     schedule: Schedule, time_: np.ndarray, at: np.ndarray, bar_seconds: int
 ) -> np.ndarray:
-    """bool[T]: bars stamped at the very end of a session (extended hours included) that also has a
-    bar at its very beginning, if they are short beside the closure that follows.
+    """Find the closing bars: those stamped at the very end of a session (bool[T]).
 
-    Some vendors write the closing quote or print as one more bar. Such bars do not show that the
-    stamps are shifted: shifted stamps move the first bar of the session too, so that no bar stands
-    at its beginning. A bar of an hour that fills a daily closure is no print.
+    The session (extended hours included) must also have a bar at its very beginning, and the bars
+    must be short beside the closure that follows. Some vendors write the closing quote or print as
+    one more bar. Such bars do not show that the stamps are shifted: shifted stamps move the first
+    bar of the session too, so that no bar stands at its beginning. A bar of an hour that fills a
+    daily closure is no print.
 
-    time_: UTC seconds of the open stamps. at: index of each bar's session, -1 for none.
+    time_: UTC seconds of the open stamps.
+    at: index of each bar's session, -1 for none.
     """
     before, after = schedule.extended
     begin, end = schedule.open - before, schedule.close + after

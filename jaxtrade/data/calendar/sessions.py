@@ -24,20 +24,20 @@ from jaxtrade.data.calendar.schedule import (
 )
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError
-from jaxtrade.notation import local
+from jaxtrade.formatting import local
 from jaxtrade.types import SessionTable
 
 
 def schedule_of(bars: Bars, calendar: str) -> Schedule:
-    """`schedule_for` the trade dates of bars."""
+    """Return `schedule_for` the trade dates of bars."""
     return schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
 
 
 def window_clock(contract: Contract, overnight: bool) -> time:
-    """Exchange time from which decisions are allowed. For FX and `overnight` it is the start of the
-    trade date.
+    """Return the exchange time from which decisions are allowed.
 
-    Raises ConfigError for `overnight` in a market that does not trade at night.
+    For FX and `overnight` it is the start of the trade date. Raises ConfigError for `overnight` in
+    a market that does not trade at night.
     """
     hours = hours_of(contract)
     if overnight and not hours.overnight:
@@ -51,9 +51,9 @@ def window_clock(contract: Contract, overnight: bool) -> time:
 
 
 def window_minutes(contract: Contract, overnight: bool) -> int:
-    """Minutes from the window's opening to the flat time on an ordinary day.
+    """Return the minutes from the window's opening to the flat time on an ordinary day.
 
-    449 for futures, 1379 for futures with `overnight`, 1439 for FX, 389 for shares.
+    They are 449 for futures, 1379 for futures with `overnight`, 1439 for FX, 389 for shares.
     """
     opening, flat = window_clock(contract, overnight), time.fromisoformat(hours_of(contract).flat)
     minutes = (flat.hour - opening.hour) * 60 + flat.minute - opening.minute
@@ -61,7 +61,7 @@ def window_minutes(contract: Contract, overnight: bool) -> int:
 
 
 def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> np.ndarray:
-    """UTC seconds at which each trade date's decision window opens, int64[N]."""
+    """Return when each trade date's decision window opens (int64[N], UTC seconds)."""
     clock = window_clock(contract, overnight)
     evening = timedelta(days=1 if of_evening(clock, contract) else 0)
     return np.array(
@@ -70,12 +70,11 @@ def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> n
 
 
 def feature_windows(bars: Bars, schedule: Schedule, config: RunConfig) -> np.ndarray:
-    """The feature window of each row, int32[T], counted from 0. No feature looks back beyond its
-    window.
+    """Return the feature window of each row (int32[T], counted from 0).
 
-    With `data.window_reset` = `hole`, a new window starts after a gap that contains more than one
-    whole scheduled session, and on each trade date on which another contract begins. With
-    `session`, it starts on every trade date.
+    No feature looks back beyond its window. With `data.window_reset` = `hole`, a new window starts
+    after a gap that contains more than one whole scheduled session, and on each trade date on which
+    another contract begins. With `session`, it starts on every trade date.
     """
     starts, count = bars.date_starts, len(bars)
     if config.data.window_reset == "session":
@@ -91,7 +90,7 @@ def feature_windows(bars: Bars, schedule: Schedule, config: RunConfig) -> np.nda
 
 
 def window_ages(ids: np.ndarray) -> np.ndarray:
-    """Number of rows since the feature window began, int64[T]; 0 at its first row."""
+    """Count the rows since the feature window began (int64[T]); 0 at its first row."""
     starts = np.concatenate([[True], np.diff(ids) != 0])
     rows = np.arange(len(ids))
     return rows - np.maximum.accumulate(np.where(starts, rows, 0))
@@ -131,8 +130,9 @@ def list_holes(bars: Bars, schedule: Schedule) -> list[Hole]:
 
 
 def bars_to_flat(bars: Bars, schedule: Schedule) -> np.ndarray:
-    """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0
-    after that time.
+    """Count whole bar lengths from each bar's scheduled close to its session's flat time.
+
+    The counts are int32[T], 0 after that time.
     """
     at = schedule.find(bars.trade_dates)
     left = (schedule.flat[at] - (bars.time + bars.bar_seconds)) // bars.bar_seconds
@@ -142,7 +142,7 @@ def bars_to_flat(bars: Bars, schedule: Schedule) -> np.ndarray:
 def session_rows(
     bars: Bars, schedule: Schedule, ready: np.ndarray, overnight: bool
 ) -> SessionTable:
-    """Every session that has at least one decision bar, with NumPy leaves.
+    """Return every session that has at least one decision bar, with NumPy leaves.
 
     ready: bool[T], True where a decision has all the history that it needs.
     """
@@ -186,11 +186,12 @@ SHARE, NEIGHBOURS, USUAL = 0.05, 20, 0.9
 class CutShort:
     """A first or last session of which bars are missing at the outer end.
 
-    date: the trade date. last: whether it is the last session, else it is the first. before: the
-        trade date before it
-    that has a session; None if there is none. found: bars in the trading window, which ends at the
-    flat time. due: bars that its neighbours have there. edge: the window's first or last bar,
-    exchange time HH:MM; None without bars.
+    date: the trade date.
+    last: whether it is the last session, else it is the first.
+    before: the trade date before it that has a session; None if there is none.
+    found: bars in the trading window, which ends at the flat time.
+    due: bars that its neighbours have there.
+    edge: the window's first or last bar, exchange time HH:MM; None without bars.
     """
 
     date: np.datetime64
@@ -211,7 +212,7 @@ class CutShort:
         )
 
     def text(self) -> str:
-        """A note for `data check`, `data describe` and training."""
+        """Return a note for `data check`, `data describe` and training."""
         if not self.last:
             return (
                 f"{self.date}: the first session is cut short: {self.bars}; what is there is history, and is "
@@ -227,7 +228,7 @@ class CutShort:
 
 
 def cut_short(bars: Bars, schedule: Schedule, config: RunConfig) -> tuple[CutShort, ...]:
-    """The boundary sessions that are cut short, in order.
+    """List the boundary sessions that are cut short, in order.
 
     Early closes of the calendar are whole sessions. Without a second session nothing shows what is
     usual, so nothing is found.
@@ -239,16 +240,16 @@ def cut_short(bars: Bars, schedule: Schedule, config: RunConfig) -> tuple[CutSho
         return ()
     ends = [slice(0, NEIGHBOURS + 1), slice(-NEIGHBOURS - 1, None)]
     cut = [
-        _cut(bars, schedule, days[end], at[end], config.session.overnight, last)
+        _find_cut_session(bars, schedule, days[end], at[end], config.session.overnight, last)
         for last, end in enumerate(ends)
     ]
     return tuple(filter(None, cut))
 
 
-def _cut(
+def _find_cut_session(
     bars: Bars, schedule: Schedule, days: np.ndarray, at: np.ndarray, overnight: bool, last: int
 ) -> CutShort | None:
-    """The first (last: 0) or last (1) of some neighbouring sessions, if it is cut short."""
+    """Return the first (last: 0) or last (1) of some neighbouring sessions, if it is cut short."""
     opens = np.maximum(window_openings(days, bars.contract, overnight), schedule.open[at])
     flat = schedule.flat[at]
     begin = np.searchsorted(bars.time, opens)

@@ -46,8 +46,9 @@ from jaxtrade.parts import FEATURES
 class Window:
     """The n bars of one feature window; each array has shape [n], prices are in ticks.
 
-    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size:
-        points.
+    date: trade date in days.
+    minute: minute of the exchange day of the open stamp.
+    tick_size: points.
     """
 
     open: np.ndarray
@@ -61,11 +62,10 @@ class Window:
 
 
 def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
-    """Sum of the last n values, in the dtype of `values`. The first n-1 sums have fewer terms;
-    callers blank them.
+    """Sum the last n values, in the dtype of `values`.
 
-    It is a difference of running totals, which is exact for integers. With floats a rounding
-    residue may remain; use
+    The first n-1 sums have fewer terms; callers blank them. The sum is a difference of running
+    totals, which is exact for integers. With floats a rounding residue may remain; use
     `sum_of_last` for those.
     """
     total = np.cumsum(values)
@@ -75,7 +75,7 @@ def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
-    """Sum of the last n values, float64[T], added term by term.
+    """Sum the last n values term by term (float64[T]).
 
     So n zeros sum to exactly 0, and a NaN has no effect once it leaves the last n values.
     """
@@ -86,15 +86,15 @@ def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
     return out
 
 
-def shifted(values: np.ndarray, n: int) -> np.ndarray:
-    """The value n bars before each bar, float64[T]."""
+def shift(values: np.ndarray, n: int) -> np.ndarray:
+    """Return the value n bars before each bar (float64[T])."""
     out = np.full(len(values), np.nan)
     out[n:] = values[:-n]
     return out
 
 
 def highest(values: np.ndarray, n: int) -> np.ndarray:
-    """Largest of the last n values, float64[T]."""
+    """Return the largest of the last n values (float64[T])."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         out[n - 1 :] = np.lib.stride_tricks.sliding_window_view(values, n).max(-1)
@@ -102,12 +102,15 @@ def highest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def lowest(values: np.ndarray, n: int) -> np.ndarray:
-    """Smallest of the last n values, float64[T]."""
+    """Return the smallest of the last n values (float64[T])."""
     return -highest(-np.asarray(values), n)
 
 
 def sample_std(values: np.ndarray, n: int) -> np.ndarray:
-    """Standard deviation (divisor n - 1) of the last n integers, float64[T]. The sums are exact."""
+    """Compute the standard deviation (divisor n - 1) of the last n integers (float64[T]).
+
+    The sums are exact.
+    """
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         x = np.asarray(values, np.int64) - values[0]
@@ -117,10 +120,10 @@ def sample_std(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
-    """Rank of each value among the last n, divided by their count: float64[T] in (0, 1]. Ties share
-    the mean rank.
+    """Rank each value among the last n, divided by their count: float64[T] in (0, 1].
 
-    NaN while there are fewer than `least` values. From there the look-back grows to n.
+    Ties share the mean rank. NaN while there are fewer than `least` values. From there the
+    look-back grows to n.
     """
     import pandas as pd  # imported here because it is slow to load and only this feature needs it
 
@@ -128,10 +131,10 @@ def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
 
 
 def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
-    """Exponential smoothing, float64[n]: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] =
-    seed.
+    """Smooth exponentially (float64[n]).
 
-    Every y is rounded as the formula says, bit for bit; filters of libraries round otherwise.
+    y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] = seed. Every y is rounded as the
+    formula says, bit for bit; filters of libraries round otherwise.
     """
     out, y = np.empty(len(values)), float(seed)
     for i, x in enumerate(np.asarray(values, np.float64).tolist()):
@@ -141,8 +144,10 @@ def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
 
 
 def true_ranges(bars: Window) -> np.ndarray:
-    """True range: max(high, previous close) - min(low, previous close) in ticks, int64[n]; 0 at the
-    first bar, which has no previous close."""
+    """Compute the true range: max(high, previous close) - min(low, previous close).
+
+    It is in ticks (int64[n]), and 0 at the first bar, which has no previous close.
+    """
     high, low, close = (np.asarray(x, np.int64) for x in (bars.high, bars.low, bars.close))
     ranges = np.zeros(len(close), np.int64)
     ranges[1:] = np.maximum(high[1:], close[:-1]) - np.minimum(low[1:], close[:-1])
@@ -150,8 +155,9 @@ def true_ranges(bars: Window) -> np.ndarray:
 
 
 def true_range_sum(bars: Window) -> np.ndarray:
-    """S, the sum of the last 14 true ranges of one window in ticks, int64[n]; -1 until there are
-    14.
+    """Compute S, the sum of the last 14 true ranges of one window in ticks (int64[n]).
+
+    It is -1 until there are 14.
     """
     total = cumulative_sum(true_ranges(bars), TRUE_RANGES)
     total[:TRUE_RANGES] = -1
@@ -159,17 +165,16 @@ def true_range_sum(bars: Window) -> np.ndarray:
 
 
 def quotient(over: np.ndarray, under: np.ndarray, neutral: float | np.ndarray) -> np.ndarray:
-    """over / under, or `neutral` where under is 0. NaN stays NaN."""
+    """Compute over / under, or `neutral` where under is 0. NaN stays NaN."""
     empty = under == 0
     return np.where(empty, neutral, over / np.where(empty, 1.0, under))
 
 
 def simple_rsi(bars: Window, n: int) -> np.ndarray:
-    """RSI = 100 - 100/(1 + G/(L + 1e-8)), where G and L are the means of the last n rises and falls
-    in points.
+    """Compute RSI = 100 - 100/(1 + G/(L + 1e-8)).
 
-    Not the textbook's RSI, which uses Wilder's smoothing in place of simple means. Without any move
-    the value is 0.
+    G and L are the means of the last n rises and falls in points. Not the textbook's RSI, which
+    uses Wilder's smoothing in place of simple means. Without any move the value is 0.
     """
     change = np.diff(bars.close)
     gain, loss = (cumulative_sum(np.maximum(side, 0), n) / n for side in (change, -change))
@@ -178,26 +183,27 @@ def simple_rsi(bars: Window, n: int) -> np.ndarray:
 
 
 def slope(values: np.ndarray, n: int) -> np.ndarray:
-    """Change per bar over the last n bars, divided by the current value; 0 where the current value
-    is 0.
+    """Compute the change per bar over the last n bars, divided by the current value.
+
+    It is 0 where the current value is 0.
     """
-    return quotient(values - shifted(values, n), n * values, 0.0)
+    return quotient(values - shift(values, n), n * values, 0.0)
 
 
 def stochastic(bars: Window) -> np.ndarray:
-    """Fast %K: 100 (close - lowest low) / (highest high - lowest low) over 14 bars; 50 where both
-    are equal.
+    """Compute fast %K: 100 (close - lowest low) / (highest high - lowest low) over 14 bars.
+
+    It is 50 where both are equal.
     """
     bottom = lowest(bars.low, 14)
     return quotient(100 * (bars.close - bottom), highest(bars.high, 14) - bottom, 50.0)
 
 
 def commodity_channel(bars: Window, n: int = 20) -> np.ndarray:
-    """CCI: (P - SMA) / (0.015 mean |P - SMA|), where P = (high + low + close)/3; 0 where the mean
-    deviation is 0.
+    """Compute CCI: (P - SMA) / (0.015 mean |P - SMA|), where P = (high + low + close)/3.
 
-    Not the textbook's CCI: each |P - SMA| in the mean uses the SMA of its own bar. The textbook
-    uses the current SMA.
+    It is 0 where the mean deviation is 0. Not the textbook's CCI: each |P - SMA| in the mean uses
+    the SMA of its own bar. The textbook uses the current SMA.
     """
     total = bars.high + bars.low + bars.close
     away = n * total - sum_of_last(total, n)  # 3n (P - SMA), a whole number
@@ -205,13 +211,11 @@ def commodity_channel(bars: Window, n: int = 20) -> np.ndarray:
 
 
 def directional(bars: Window) -> tuple[np.ndarray, np.ndarray]:
-    """+DI and -DI: 100 sum(DM) / S over 14 bars; 0 where S is 0.
+    """Compute +DI and -DI: 100 sum(DM) / S over 14 bars; 0 where S is 0.
 
     DM is the rise of the high for +DI and the fall of the low for -DI, where that is positive. Not
-    the textbook's
-    indicator: a bar may count for both (the textbook takes the larger of the two), and the sums are
-        simple, not
-    Wilder's.
+    the textbook's indicator: a bar may count for both (the textbook takes the larger of the two),
+    and the sums are simple, not Wilder's.
     """
     ranges = true_range_sum(bars)
     up, down = (
@@ -225,10 +229,9 @@ def directional(bars: Window) -> tuple[np.ndarray, np.ndarray]:
 
 
 def average_directional(bars: Window) -> np.ndarray:
-    """ADX: mean of the last 14 values of DX = 100 |(+DI) - (-DI)| / ((+DI) + (-DI)), see
-    `directional`.
+    """Compute ADX: the mean of the last 14 values of DX = 100 |(+DI) - (-DI)| / ((+DI) + (-DI)).
 
-    A DX of 0/0 is 0.
+    See `directional`. A DX of 0/0 is 0.
     """
     plus, minus = directional(bars)
     return (
@@ -238,15 +241,17 @@ def average_directional(bars: Window) -> np.ndarray:
 
 
 def trend_flag(bars: Window) -> np.ndarray:
-    """+1 where ADX > 25, -1 where ADX < 20, else 0."""
+    """Return +1 where ADX > 25, -1 where ADX < 20, else 0."""
     adx = average_directional(bars)
     return np.where(np.isnan(adx), np.nan, (adx > 25).astype(np.float64) - (adx < 20))
 
 
 def money_flow(bars: Window, n: int = 14) -> np.ndarray:
-    """MFI: 100 P/(P + N). P sums typical price times volume over those of the last n bars in which
-    the typical price rose, N over those in which it fell. 50 where both sums are 0 (no volume, or
-    no change of price).
+    """Compute MFI: 100 P/(P + N).
+
+    P sums typical price times volume over those of the last n bars in which the typical price
+    rose, N over those in which it fell. MFI is 50 where both sums are 0 (no volume, or no change
+    of price).
     """
     total = bars.high + bars.low + bars.close
     change, flow = np.diff(total), total[1:] * bars.volume[1:]
@@ -257,8 +262,9 @@ def money_flow(bars: Window, n: int = 14) -> np.ndarray:
 
 
 def _of_ranges(bars: Window, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Apply `figure` to the defined values of S. The first one is at the fifteenth bar; NaN before
-    it.
+    """Apply `figure` to the defined values of S.
+
+    The first one is at the fifteenth bar; NaN before it.
     """
     total = true_range_sum(bars)
     known = total[TRUE_RANGES:]
@@ -273,53 +279,59 @@ QUIET = (
 
 
 def _beyond(value: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """1 where the value is more than 0.1 % above the level, -1 where it is more than 0.1 % below,
-    else 0.
+    """Compare the value with a level.
+
+    The result is 1 where it is more than 0.1 % above, -1 where it is more than 0.1 % below, else 0.
     """
     return (1000 * value > 1001 * level).astype(np.float64) - (1000 * value < 999 * level)
 
 
 def _swing(extreme: np.ndarray) -> np.ndarray:
-    """The highest high, or the lowest low, of the last 5 bars compared with that of the 5 bars
-    before them (see `_beyond`).
+    """Compare the highest high, or the lowest low, of the last 5 bars with that of the 5 before.
+
+    See `_beyond`.
     """
-    return _beyond(extreme, shifted(extreme, SWING))
+    return _beyond(extreme, shift(extreme, SWING))
 
 
 def _quiet(bars: Window) -> np.ndarray:
-    """bool[n]: whether the standard deviation (divisor n - 1) of the last 20 closes is below 2 % of
-    their mean.
+    """Return where the market is quiet (bool[n]).
+
+    The standard deviation (divisor n - 1) of the last 20 closes is then below 2 % of their mean.
     """
     close = bars.close
     return sample_std(close, LEVEL) / (sum_of_last(close, LEVEL) / LEVEL) < QUIET
 
 
 def double_top(bars: Window) -> np.ndarray:
-    """0.7 where the highest high of 20 quiet bars is more than 1 % below that of the 20 bars before
-    them, else 0.
+    """Return 0.7 at a double top, else 0.
+
+    There the highest high of 20 quiet bars is more than 1 % below that of the 20 bars before them.
     """
     top = highest(bars.high, LEVEL)
-    return SEEN * ((100 * top < 99 * shifted(top, LEVEL)) & _quiet(bars))
+    return SEEN * ((100 * top < 99 * shift(top, LEVEL)) & _quiet(bars))
 
 
 def double_bottom(bars: Window) -> np.ndarray:
-    """0.7 where the lowest low of 20 quiet bars is more than 1 % above that of the 20 bars before
-    them, else 0.
+    """Return 0.7 at a double bottom, else 0.
+
+    There the lowest low of 20 quiet bars is more than 1 % above that of the 20 bars before them.
     """
     bottom = lowest(bars.low, LEVEL)
-    return SEEN * ((100 * bottom > 101 * shifted(bottom, LEVEL)) & _quiet(bars))
+    return SEEN * ((100 * bottom > 101 * shift(bottom, LEVEL)) & _quiet(bars))
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
-    """Mean volume of the last 20 bars of one window, float64[n]. At the start, the mean of the bars
-    so far.
+    """Compute the mean volume of the last 20 bars of one window (float64[n]).
+
+    At the start, it is the mean of the bars so far.
     """
     counts = np.minimum(np.arange(1, len(volume) + 1), VOLUME_BARS)
     return cumulative_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
 
 
-def _seeded(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
-    """Exponential smoothing that starts with the mean of the first n values. NaN before that."""
+def _smooth_from_mean(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
+    """Smooth exponentially from the mean of the first n values. NaN before that."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         out[n - 1] = values[:n].sum() / n
@@ -335,15 +347,15 @@ def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
 
 def _rsi(bars: Window, n: int) -> np.ndarray:
     change = np.diff(bars.close)
-    gain, loss = (_seeded(np.maximum(side, 0), n, 1 / n) for side in (change, -change))
+    gain, loss = (_smooth_from_mean(np.maximum(side, 0), n, 1 / n) for side in (change, -change))
     # No move at all: 0, as in TA-Lib.
     return np.concatenate([[np.nan], quotient(100 * gain, gain + loss, 0.0)])
 
 
 def _vwap(bars: Window) -> np.ndarray:
-    """Volume-weighted average price of each trade date so far.
+    """Compute the volume-weighted average price of each trade date so far.
 
-    While the date has no traded volume, the plain mean of its typical prices so far.
+    While the date has no traded volume, it is the plain mean of its typical prices so far.
     """
     out = np.empty(len(bars.close))
     typical = (bars.high + bars.low + bars.close) / 3
@@ -368,7 +380,7 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
     **{name: partial(simple_rsi, n=n) for name, n in RSI_BARS.items()},
     "macd": lambda bars: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
-    "momentum": lambda bars: bars.close / shifted(bars.close, GROWTH_BARS),
+    "momentum": lambda bars: bars.close / shift(bars.close, GROWTH_BARS),
     "atr": lambda bars: _of_ranges(bars, lambda x: x / TRUE_RANGES),
     "volatility": lambda bars: sample_std(bars.close, 20),
     # Four standard deviations of the last 20 closes, divided by their mean. The divisor is 19, as
@@ -396,7 +408,7 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     "spread": lambda bars: (bars.high - bars.low) / bars.close,
     # |close - close 20 bars ago| / (sum of the last 20 ATRs); 0 where nothing moved.
     "efficiency_ratio": lambda bars: quotient(
-        np.abs(bars.close - shifted(bars.close, 20)),
+        np.abs(bars.close - shift(bars.close, 20)),
         _of_ranges(bars, lambda x: sum_of_last(x, 20) / TRUE_RANGES),
         0.0,
     ),
@@ -411,7 +423,7 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     },
     # Return over n bars.
     **{
-        name: lambda bars, n=n: bars.close / shifted(bars.close, n) - 1
+        name: lambda bars, n=n: bars.close / shift(bars.close, n) - 1
         for name, n in (
             ("roc", GROWTH_BARS),
             ("return_1", 1),
@@ -438,8 +450,8 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     "price_vs_support": lambda bars: bars.close / lowest(bars.low, 20) - 1,
     # 1, -1 or 0: the high, or the low, compared with the highest (lowest) of the 5 bars before. 1
     # means what the name says.
-    "higher_high": lambda bars: _beyond(bars.high, shifted(highest(bars.high, SWING), 1)),
-    "lower_low": lambda bars: 0.0 - _beyond(bars.low, shifted(lowest(bars.low, SWING), 1)),
+    "higher_high": lambda bars: _beyond(bars.high, shift(highest(bars.high, SWING), 1)),
+    "lower_low": lambda bars: 0.0 - _beyond(bars.low, shift(lowest(bars.low, SWING), 1)),
     "higher_low": lambda bars: _swing(lowest(bars.low, SWING)),
     "lower_high": lambda bars: 0.0 - _swing(highest(bars.high, SWING)),
     "double_top": double_top,
@@ -447,17 +459,19 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     # 1 where the close is more than 0.2 % above the highest high (below the lowest low) of the 20
     # bars before, else 0.
     "breakout_signal": lambda bars: (
-        1000 * bars.close > 1002 * shifted(highest(bars.high, LEVEL), 1)
+        1000 * bars.close > 1002 * shift(highest(bars.high, LEVEL), 1)
     ).astype(np.float64),
     "breakdown_signal": lambda bars: (
-        1000 * bars.close < 998 * shifted(lowest(bars.low, LEVEL), 1)
+        1000 * bars.close < 998 * shift(lowest(bars.low, LEVEL), 1)
     ).astype(np.float64),
 }
 _OF_PERIOD: dict[str, Callable[[Window, int], np.ndarray]] = {
     "sma": lambda bars, n: cumulative_sum(bars.close, n) / n,
-    "ema": lambda bars, n: _seeded(bars.close, n, 2 / (n + 1)),
+    "ema": lambda bars, n: _smooth_from_mean(bars.close, n, 2 / (n + 1)),
     "rsi": _rsi,
-    "atr": lambda bars, n: np.concatenate([[np.nan], _seeded(true_ranges(bars)[1:], n, 1 / n)]),
+    "atr": lambda bars, n: np.concatenate(
+        [[np.nan], _smooth_from_mean(true_ranges(bars)[1:], n, 1 / n)]
+    ),
 }
 
 
@@ -476,8 +490,10 @@ class Feature(NamedTuple):
 def register_feature(
     spec: FeatureSpec, compute: Callable[[Window, FeatureSpec], np.ndarray]
 ) -> Feature:
-    """Register a feature, so that `env.features` may name it, and return it. Raises ConfigError if
-    the name is taken."""
+    """Register a feature, so that `env.features` may name it, and return it.
+
+    Raises ConfigError if the name is taken.
+    """
     if spec.name not in FEATURES and is_built_in(spec.name):
         raise ConfigError(
             f"feature '{spec.name}' exists already; register yours under another name"
@@ -503,20 +519,22 @@ def compute_feature(bars: Window, name: str) -> np.ndarray:
     return values
 
 
-def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarray:
-    """Feature values of one window in the form that the float32 table stores (see
-    `FeatureSpec.unit`), float64[n].
+def encode_feature(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarray:
+    """Encode feature values of one window in the form that the float32 table stores (float64[n]).
+
+    See `FeatureSpec.unit`.
     """
     if spec.unit == "price":
         return values - close
     if spec.unit == "growth":
-        return close - shifted(close, GROWTH_BARS)
+        return close - shift(close, GROWTH_BARS)
     return values
 
 
 def compute_features(bars: Window, names: tuple[str, ...], window_id: np.ndarray) -> np.ndarray:
-    """Compute features over several windows, float64[T, len(names)]; NaN before each window's
-    warm-up.
+    """Compute features over several windows (float64[T, len(names)]).
+
+    NaN before each window's warm-up.
 
     Args:
         bars: all T bars in time order.
@@ -531,12 +549,15 @@ def compute_features(bars: Window, names: tuple[str, ...], window_id: np.ndarray
 
 
 def window_slices(window_id: np.ndarray) -> list[slice]:
-    """The row range of each window. window_id: int[T], non-decreasing."""
+    """Return the row range of each window.
+
+    window_id: int[T], non-decreasing.
+    """
     edges = [0, *(np.flatnonzero(np.diff(window_id)) + 1).tolist(), len(window_id)]
     return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def take(bars: Window, rows: slice) -> Window:
-    """The bars of a row range."""
+    """Return the bars of a row range."""
     columns = {name: column[rows] for name, column in vars(bars).items() if name != "tick_size"}
     return replace(bars, **columns)

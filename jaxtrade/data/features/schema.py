@@ -94,7 +94,7 @@ class FeatureSpec:
 NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
 
 
-class Shape(NamedTuple):
+class FeatureScale(NamedTuple):
     """Constants of a unit in the formula of `data.device`.
 
     All are 0 under seed scaling, so that the slot is `value` itself.
@@ -107,7 +107,7 @@ class Shape(NamedTuple):
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    """The rows of a CSV file beside this module."""
+    """Read the rows of a CSV file beside this module."""
     with open(Path(__file__).with_name(name), newline="", encoding="utf-8") as lines:
         return list(csv.DictReader(lines))
 
@@ -115,12 +115,15 @@ def _rows(name: str) -> list[dict[str, str]]:
 # unit -> its constants under relative scaling, its meaning, its form in the table, and its slot
 # under relative scaling. Under seed scaling a slot is the feature's value.
 UNITS = {row["unit"]: row for row in _rows("units.csv")}
-_SHAPES = {unit: Shape(*(int(row[name]) for name in Shape._fields)) for unit, row in UNITS.items()}
+_SHAPES = {
+    unit: FeatureScale(*(int(row[name]) for name in FeatureScale._fields))
+    for unit, row in UNITS.items()
+}
 
 
-def shape_of(unit: Unit, scaling: str) -> Shape:
-    """The constants of a unit under a scaling (`relative` or `seed`)."""
-    return _SHAPES.get(unit, Shape()) if scaling == "relative" else Shape()
+def shape_of(unit: Unit, scaling: str) -> FeatureScale:
+    """Return the constants of a unit under a scaling (`relative` or `seed`)."""
+    return _SHAPES.get(unit, FeatureScale()) if scaling == "relative" else FeatureScale()
 
 
 _SEED = {
@@ -147,17 +150,19 @@ _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
 
 def is_built_in(name: str) -> bool:
-    """Whether the package itself has a feature of that name. Parametric features are included."""
+    """Return whether the package itself has a feature of that name.
+
+    Parametric features are included.
+    """
     return name in _SEED or bool(_PARAMETRIC.fullmatch(name))
 
 
 def feature_spec(name: str) -> FeatureSpec:
-    """The declaration of a feature, by name. Parametric features are `sma_N`, `ema_N`, `rsi_N` and
-    `atr_N`.
+    """Return the declaration of a feature, by name.
 
-    Parametric features use the textbook formulas of TA-Lib: an EMA starts with the SMA of its first
-    N closes; RSI and ATR use Wilder's smoothing. Raises ConfigError, listing the known features,
-    for an unknown name.
+    Parametric features are `sma_N`, `ema_N`, `rsi_N` and `atr_N`. They use the textbook formulas of
+    TA-Lib: an EMA starts with the SMA of its first N closes; RSI and ATR use Wilder's smoothing.
+    Raises ConfigError, listing the known features, for an unknown name.
     """
     if name in _SEED:
         return _SEED[name]
@@ -184,28 +189,31 @@ def feature_spec(name: str) -> FeatureSpec:
 
 
 def feature_column(name: str) -> str:
-    """Name of a requested feature's column in the float table. The prefix separates `feature.close`
-    from the fixed column `close`."""
+    """Return the name of a requested feature's column in the float table.
+
+    The prefix separates `feature.close` from the fixed column `close`.
+    """
     return f"feature.{name}"
 
 
 def context_column(name: str) -> str:
-    """Name of a context feature's column in the float table."""
+    """Return the name of a context feature's column in the float table."""
     return f"context.{name}"
 
 
 def context_features(task: str) -> tuple[str, ...]:
-    """Features of the decision bar itself that a task (`env.task`) shows. Does not import the
-    task.
+    """List the features of the decision bar itself that a task (`env.task`) shows.
+
+    Does not import the task.
     """
     return CONTEXTS[task] if task in CONTEXTS else ()  # noqa: SIM401  # a registry has no get
 
 
 def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Names of the float table's columns: the fixed ones, one per requested feature, one per
-    context feature.
+    """List the names of the float table's columns.
 
-    Both groups of features keep their order. Raises ConfigError for an unknown or repeated feature.
+    These are the fixed ones, one per requested feature, one per context feature. Both groups of
+    features keep their order. Raises ConfigError for an unknown or repeated feature.
     """
     for i, name in enumerate(features):
         feature_spec(name)
@@ -217,14 +225,13 @@ def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> t
 
 
 def longest_warm_up(features: tuple[str, ...]) -> int:
-    """The largest warm-up of the features, in bars."""
+    """Return the largest warm-up of the features, in bars."""
     return max((feature_spec(name).warm_up for name in features), default=1)
 
 
 def absent_features(features: tuple[str, ...]) -> tuple[str, ...]:
-    """The features that carry no information about volume if the bars have none: most are constant
-    then.
+    """List the features that carry no information about volume if the bars have none.
 
-    `vwap` is not constant, but it is then a plain mean of prices.
+    Most are constant then. `vwap` is not constant, but it is then a plain mean of prices.
     """
     return tuple(name for name in features if feature_spec(name).needs_volume)

@@ -22,9 +22,11 @@ from jaxtrade.data.read.grammar import Order, form_of, is_date
 
 
 @dataclass(frozen=True)
-class Usual:
-    """What files of a layout usually mean. whose: which files. time_zone, stamp: the values; None
-    if not left open.
+class UsualMeaning:
+    """What files of a layout usually mean.
+
+    whose: which files.
+    time_zone, stamp: the values; None if not left open.
     """
 
     whose: str
@@ -32,24 +34,27 @@ class Usual:
     stamp: Literal["open", "close"] | None = None
 
     def flags(self, asked: tuple[str, ...]) -> str:
-        """The flags that confirm the values of the asked keys, for a message."""
+        """Return the flags that confirm the values of the asked keys, for a message."""
         return " ".join(f"--set data.{key}={getattr(self, key)}" for key in asked)
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """The layout of one file.
 
-    title: what it is, for messages ("an MT5 export"). columns: field -> column name. names: the
-        column names in their order, where the first line does not hold them. header_lines: lines
-        before the first row. separator: where it is not the usual one of the header line.
-    date, clock: columns that together make the stamp. day: whether the date is in the file's name
-        and the column `clock` holds milliseconds since midnight. volumes: columns that may hold
-        the volume; the first that is not zero throughout is read. single: column -> what it holds,
-        if it may hold one value only.
+    title: what it is, for messages ("an MT5 export").
+    columns: field -> column name.
+    names: the column names in their order, where the first line does not hold them.
+    header_lines: lines before the first row.
+    separator: where it is not the usual one of the header line.
+    date, clock: columns that together make the stamp.
+    day: whether the date is in the file's name and the column `clock` holds milliseconds
+        since midnight.
+    volumes: columns that may hold the volume; the first that is not zero throughout is read.
+    single: column -> what it holds, if it may hold one value only.
     stamp, time_zone, date_order, price_scale: what the format defines; None (1.0) if it does not.
-        naive: whether stamps carry no offset, so that a time zone must be known. usual: what files
-        of this layout usually mean, for what the format leaves open.
+    naive: whether stamps carry no offset, so that a time zone must be known.
+    usual: what files of this layout usually mean, for what the format leaves open.
     symbol: the instrument, if the layout names it once for the whole file.
     """
 
@@ -68,19 +73,22 @@ class Layout:
     date_order: Order | None = None
     price_scale: float = 1.0
     naive: bool = False
-    usual: tuple[Usual, ...] = ()
+    usual: tuple[UsualMeaning, ...] = ()
     symbol: str = ""
 
 
-PLAIN = Layout("a file with a header line")  # what every file is that no vendor's layout fits
+PLAIN = FileLayout("a file with a header line")  # what every file is that no vendor's layout fits
 
 
 @dataclass(frozen=True)
-class Head:
-    """The beginning of a file. names: the cells of the first line (or the column names of a frame).
-    rows: the cells of the lines after it. file: the file's name without folders. is_text: whether
-    it is a text file, which may lack a header line; False for frames and Parquet, whose names are
-    known.
+class FileHead:
+    """The beginning of a file.
+
+    names: the cells of the first line (or the column names of a frame).
+    rows: the cells of the lines after it.
+    file: the file's name without folders.
+    is_text: whether it is a text file, which may lack a header line; False for frames and Parquet,
+        whose names are known.
     """
 
     names: list[str]
@@ -94,23 +102,24 @@ class Head:
         return [self.names, *self.rows]
 
     def find(self, *wanted: str) -> str:
-        """The column whose name is one of `wanted`, whatever its case, brackets, spaces and
-        underscores; empty if there is none.
+        """Return the column whose name is one of `wanted`; empty if there is none.
+
+        Ignores case, brackets, spaces and underscores.
         """
         plain = {plain_name(name): name for name in reversed(self.names)}
         return next((plain[name] for name in wanted if name in plain), "")
 
 
 def plain_name(name: str) -> str:
-    """A column name in lower case without brackets, spaces, underscores and hyphens."""
+    """Return a column name in lower case without brackets, spaces, underscores and hyphens."""
     return "".join(letter for letter in name.lower() if letter not in "<>[] _-")
 
 
 WHOLE, CELLS = r"\d+", {"price": r"\d+(?:\.\d*)?", "quoted": r"(?:\d+(?:\.\d*)?)?"}
 SERVER = "America/New_York+7h"
 METATRADER = (
-    Usual("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
-    Usual("servers on UTC", "UTC"),
+    UsualMeaning("servers on UTC+2, and UTC+3 in New York's summer (most FX brokers)", SERVER),
+    UsualMeaning("servers on UTC", "UTC"),
 )
 BARS = ("open", "high", "low", "close")
 QUOTES = tuple(f"{side}_{price}" for side in ("bid", "ask") for price in BARS)
@@ -121,10 +130,10 @@ LEAN_NAME = re.compile(
 
 
 def fits(rows: list[list[str]], *kinds: str | Callable[[str], bool]) -> bool:
-    """Whether the first row, and most rows, have one cell per kind, which matches it (a regular
-    expression or a test).
+    """Return whether the first row, and most rows, have one matching cell per kind.
 
-    A row that does not is left to the reader, which names its line.
+    A kind is a regular expression or a test. A row that does not match is left to the reader, which
+    names its line.
     """
 
     def fit(kind: str | Callable[[str], bool], cell: str) -> bool:
@@ -134,8 +143,8 @@ def fits(rows: list[list[str]], *kinds: str | Callable[[str], bool]) -> bool:
     return bool(good) and good[0] and 2 * sum(good) > len(good)
 
 
-def bracketed(head: Head) -> Layout | None:
-    """`<DATE> <TIME> <OPEN> ...`: MetaTrader 5, or MetaStock and Finam."""
+def match_bracketed(head: FileHead) -> FileLayout | None:
+    """Recognise `<DATE> <TIME> <OPEN> ...`: MetaTrader 5, or MetaStock and Finam."""
     names = [name for name in head.names if re.fullmatch(r"<\w+>", name)]
     if len(names) < len(head.names) or not {"<DATE>", "<OPEN>", "<CLOSE>"} <= {
         name.upper() for name in names
@@ -155,19 +164,19 @@ def bracketed(head: Head) -> Layout | None:
         "naive": True,
     }
     if head.find("tickvol", "spread"):
-        return Layout("an MT5 export", **common, stamp="open", usual=METATRADER)
-    return Layout(
+        return FileLayout("an MT5 export", **common, stamp="open", usual=METATRADER)
+    return FileLayout(
         "a MetaStock export (also Finam's)",
         **common,
         usual=(
-            Usual("Finam", "Europe/Moscow", "open"),
-            Usual("MetaStock", "America/New_York", "close"),
+            UsualMeaning("Finam", "Europe/Moscow", "open"),
+            UsualMeaning("MetaStock", "America/New_York", "close"),
         ),
     )
 
 
-def databento(head: Head) -> Layout | None:
-    """`ts_event,rtype,publisher_id,instrument_id,open,...`."""
+def databento(head: FileHead) -> FileLayout | None:
+    """Recognise `ts_event,rtype,publisher_id,instrument_id,open,...`."""
     names = {name.lower() for name in head.names}
     if not {"ts_event", "rtype", "instrument_id", *BARS} <= names:
         return None
@@ -182,7 +191,7 @@ def databento(head: Head) -> Layout | None:
     single = {"rtype": "lengths of bars"} | (
         {"publisher_id": "venues"} if "publisher_id" in names else {}
     )
-    return Layout(
+    return FileLayout(
         "a Databento file",
         columns,
         volumes=("volume",) if "volume" in names else (),
@@ -193,8 +202,8 @@ def databento(head: Head) -> Layout | None:
     )
 
 
-def yfinance(head: Head) -> Layout | None:
-    """Three header lines: `Price,Close,...`, `Ticker,ES=F,...`, `Datetime,,,...`."""
+def yfinance(head: FileHead) -> FileLayout | None:
+    """Recognise three header lines: `Price,Close,...`, `Ticker,ES=F,...`, `Datetime,,,...`."""
     rows = head.rows
     if (
         not head.is_text
@@ -209,22 +218,25 @@ def yfinance(head: Head) -> Layout | None:
     if len(tickers) > 1:
         names = map(" ".join, zip(names, rows[0], strict=False))
     names = (rows[1][0], *list(names)[1:])
-    return Layout(
+    return FileLayout(
         "a yfinance file",
         names=names,
         header_lines=3,
         symbol=" ".join(tickers),
         columns={"time": names[0]},
-        usual=(Usual("Yahoo", stamp="open"),),
+        usual=(UsualMeaning("Yahoo", stamp="open"),),
     )
 
 
-def binance(head: Head) -> Layout | None:
-    """Klines with a header line: `open_time,open,high,low,close,volume,close_time,...`."""
+def binance(head: FileHead) -> FileLayout | None:
+    """Recognise klines with a header line.
+
+    The line is `open_time,open,high,low,close,volume,close_time,...`.
+    """
     named = {plain_name(name) for name in head.names}
     if {"opentime", "closetime", *BARS} <= named:
         columns = {field: head.find(field) or field for field in (*BARS, "volume")}
-        return Layout(
+        return FileLayout(
             "Binance klines",
             columns | {"time": head.find("opentime")},
             stamp="open",
@@ -233,7 +245,7 @@ def binance(head: Head) -> Layout | None:
     return None
 
 
-class Form(NamedTuple):
+class HeaderlessForm(NamedTuple):
     """The names of the columns of a file without a header line, and what their cells are."""
 
     names: tuple[str, ...]
@@ -243,8 +255,8 @@ class Form(NamedTuple):
 class Headerless(NamedTuple):
     """A layout of files without a header line, in one of several forms."""
 
-    layout: Layout
-    forms: tuple[Form, ...]
+    layout: FileLayout
+    forms: tuple[HeaderlessForm, ...]
 
 
 _FILE = Path(__file__).with_name("headerless.yaml")
@@ -253,8 +265,8 @@ HEADERLESS = TypeAdapter(tuple[Headerless, ...]).validate_python(
 )
 
 
-def headerless(head: Head) -> Layout | None:
-    """A text file without a header line, of a vendor that headerless.yaml names."""
+def headerless(head: FileHead) -> FileLayout | None:
+    """Recognise a text file without a header line, of a vendor that headerless.yaml names."""
     for layout, forms in HEADERLESS if head.is_text else ():
         for names, cells in forms:
             if fits(head.lines, *(CELLS.get(cell, cell) for cell in cells)):
@@ -263,9 +275,11 @@ def headerless(head: Head) -> Layout | None:
     return None
 
 
-def _lean(head: Head, layout: Layout) -> Layout:
-    """Share prices are whole numbers, times 10,000, in New York time. A future's file names its
-    expiry.
+def _lean(head: FileHead, layout: FileLayout) -> FileLayout:
+    """Complete the layout of LEAN.
+
+    Share prices are whole numbers, times 10,000, in New York time. A future's file names
+    its expiry.
     """
     named = LEAN_NAME.fullmatch(head.file)
     prices = [
@@ -282,22 +296,22 @@ def _lean(head: Head, layout: Layout) -> Layout:
     return replace(found, title=title, time_zone="America/New_York", price_scale=0.0001)
 
 
-def fxcm(head: Head) -> Layout | None:
-    """`DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,...`, in any order."""
+def fxcm(head: FileHead) -> FileLayout | None:
+    """Recognise `DateTime,BidOpen,BidHigh,BidLow,BidClose,AskOpen,...`, in any order."""
     named = {name.lower(): name for name in head.names}
     columns = {field: named.get(plain_name(field), "") for field in QUOTES}
     columns["time"] = head.find("datetime", "date")
     if not all(columns.values()):
         return None
     volume = head.find("volume", "tickqty")
-    return Layout(
+    return FileLayout(
         "an FXCM file",
         columns | ({"volume": volume} if volume else {}),
         date_order="mdy",
         naive=True,
         usual=(
-            Usual("FXCM's candle archive, by its readme", "UTC", "open"),
-            Usual(
+            UsualMeaning("FXCM's candle archive, by its readme", "UTC", "open"),
+            UsualMeaning(
                 "archives whose weeks begin at 17:00 in summer and winter",
                 "America/New_York",
                 "open",
@@ -307,15 +321,17 @@ def fxcm(head: Head) -> Layout | None:
 
 
 def is_half(text: str) -> bool:
-    """Whether a text is meant as a date without a time of day, or a time of day without a date: it
-    is neither a whole stamp nor a number since 1970. What it says is the reader's business, who
-    quotes what he cannot read."""
+    """Return whether a text is meant as a date without a time of day, or a time without a date.
+
+    It is neither a whole stamp nor a number since 1970. What it says is the reader's business, who
+    quotes what he cannot read.
+    """
     stamp = form_of(text, "dmy") is not None and not is_date(text)
     return bool(text) and not stamp and not re.fullmatch(r"\d{9,}(?:\.\d*)?", text)
 
 
-def date_and_time(head: Head) -> Layout | None:
-    """Separate columns `date` and `time`, of any vendor."""
+def date_and_time(head: FileHead) -> FileLayout | None:
+    """Recognise separate columns `date` and `time`, of any vendor."""
     date, clock = head.find("date"), head.find("time")
     if not date or not clock:
         return None
@@ -326,17 +342,19 @@ def date_and_time(head: Head) -> Layout | None:
         lambda text: is_half(text) and not is_date(text),  # a time of day beside a date
     ):
         return None
-    return Layout("bars with separate date and time columns", date=date, clock=clock)
+    return FileLayout("bars with separate date and time columns", date=date, clock=clock)
 
 
-def open_time(head: Head) -> Layout | None:
-    """A column `open_time`, of any vendor."""
+def open_time(head: FileHead) -> FileLayout | None:
+    """Recognise a column `open_time`, of any vendor."""
     name = head.find("opentime")
-    return Layout("bars with a column open_time", {"time": name}, stamp="open") if name else None
+    return (
+        FileLayout("bars with a column open_time", {"time": name}, stamp="open") if name else None
+    )
 
 
-VENDORS: tuple[Callable[[Head], Layout | None], ...] = (
-    bracketed,
+VENDORS: tuple[Callable[[FileHead], FileLayout | None], ...] = (
+    match_bracketed,
     headerless,
     databento,
     yfinance,
@@ -353,12 +371,12 @@ SEPARATORS = (",", ";", "\t", "|")
 
 
 def separator_of(line: str) -> str:
-    """The separator that a line has most often."""
+    """Return the separator that a line has most often."""
     return max(SEPARATORS, key=line.count)
 
 
-def head_of(raw: bytes, file: str) -> Head:
-    """The first lines of a text file."""
+def head_of(raw: bytes, file: str) -> FileHead:
+    """Read the first lines of a text file."""
     text = raw[:HEAD_BYTES].decode("utf-8-sig", errors="replace")
     lines = text.splitlines()
     if len(raw) > HEAD_BYTES and len(lines) > 1:
@@ -367,21 +385,22 @@ def head_of(raw: bytes, file: str) -> Head:
         lines.pop()
     lines = lines[:HEAD_LINES] or [""]
     first, *others = (_cells(line, separator_of(lines[0])) for line in lines)
-    return Head(first, others, file)
+    return FileHead(first, others, file)
 
 
 def _cells(line: str, separator: str) -> list[str]:
     return [cell.strip().strip('"') for cell in line.split(separator)]
 
 
-def recognise(head: Head) -> Layout:
-    """The layout of a file with this head. `PLAIN` if no vendor's layout fits."""
+def recognise(head: FileHead) -> FileLayout:
+    """Return the layout of a file with this head. `PLAIN` if no vendor's layout fits."""
     return next((layout for vendor in VENDORS if (layout := vendor(head))), None) or _below(head)
 
 
-def _below(head: Head) -> Layout:
-    """The layout of a file whose header is its second line: `sep=;`, an address or a title stands
-    before it. `PLAIN` for every other file.
+def _below(head: FileHead) -> FileLayout:
+    """Return the layout of a file whose header is its second line.
+
+    `sep=;`, an address or a title stands before it. `PLAIN` for every other file.
     """
     rows, separator = head.rows if head.is_text else [], ""
     if rows and len(rows[0]) == 1:  # the first line has another separator
@@ -392,7 +411,7 @@ def _below(head: Head) -> Layout:
         name.lower() for name in head.names
     }:
         return PLAIN
-    found = recognise(Head(names, rows[1:], head.file))
+    found = recognise(FileHead(names, rows[1:], head.file))
     return replace(
         found,
         title="bars with a line before the header line" if found is PLAIN else found.title,
@@ -402,7 +421,7 @@ def _below(head: Head) -> Layout:
     )
 
 
-class Stated(NamedTuple):
+class StatedKeys(NamedTuple):
     """The keys with which a file is read, as `load_bars` takes them."""
 
     columns: Mapping[str, str]
@@ -412,11 +431,12 @@ class Stated(NamedTuple):
     date_order: Order | None
 
 
-def settled(layout: Layout, stated: Stated) -> Stated:
-    """The keys of a file: what the user states, else what the layout defines. A zone is for stamps
-    without offset.
+def resolve_keys(layout: FileLayout, stated: StatedKeys) -> StatedKeys:
+    """Resolve the keys of a file: what the user states, else what the layout defines.
+
+    A zone is for stamps without offset.
     """
-    return Stated(
+    return StatedKeys(
         {**layout.columns, **stated.columns},
         stated.time_zone or (layout.time_zone if layout.naive else None),
         stated.stamp or layout.stamp,
@@ -425,9 +445,9 @@ def settled(layout: Layout, stated: Stated) -> Stated:
     )
 
 
-def unsaid(layout: Layout, stated: Stated) -> tuple[str, str] | None:
-    """(problem, fix) of a file of which neither the layout nor the user states all keys."""
-    known = settled(layout, stated)
+def find_missing_keys(layout: FileLayout, stated: StatedKeys) -> tuple[str, str] | None:
+    """Return (problem, fix) of a file of which neither the layout nor the user states all keys."""
+    known = resolve_keys(layout, stated)
     asked = ("time_zone", "stamp") if layout.naive else ("stamp",)
     missing = tuple(key for key in asked if not getattr(known, key))
     if missing and layout.usual:
@@ -452,11 +472,11 @@ def unsaid(layout: Layout, stated: Stated) -> tuple[str, str] | None:
     return None
 
 
-def spoken(layout: Layout, stated: Stated) -> list[str]:
-    """The note that says how a file of a vendor's layout is read."""
+def describe_layout(layout: FileLayout, stated: StatedKeys) -> list[str]:
+    """Return the note that says how a file of a vendor's layout is read."""
     if layout is PLAIN:
         return []
-    found, parts = settled(layout, stated), []
+    found, parts = resolve_keys(layout, stated), []
     if found.stamp:
         parts.append(f"stamps name a bar's {found.stamp}{_source(layout.stamp, stated.stamp)}")
     if zone := stated.time_zone or layout.time_zone:
@@ -471,7 +491,7 @@ def spoken(layout: Layout, stated: Stated) -> list[str]:
 
 
 def _source(defined: Any, stated: Any) -> str:
-    """Who says so: the user, the format, or the user against the format."""
+    """Say who states a value: the user, the format, or the user against the format."""
     if not stated:
         return ""
     against = defined not in (None, stated)

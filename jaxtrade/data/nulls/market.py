@@ -24,13 +24,15 @@ from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.sources import load_rates
 from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.notation import iso
+from jaxtrade.formatting import iso
 from jaxtrade.types import IntrabarPath
 
 
 def anchors(bars: Bars) -> np.ndarray:
-    """bool[T], True at rows whose step from the previous close is no move of the market: the first
-    row, and the first row of each later contract of a spliced series."""
+    """Find the rows whose step from the previous close is no move of the market (bool[T]).
+
+    These are the first row, and the first row of each later contract of a spliced series.
+    """
     found = np.zeros(len(bars), bool)
     found[:1] = True
     legs = np.searchsorted(splice_dates(bars.legs), bars.trade_dates, side="right")
@@ -39,7 +41,10 @@ def anchors(bars: Bars) -> np.ndarray:
 
 
 def prices_of(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
-    """(bid, ask), each open, high, low, close as int64[4, T]. One-sided bars are returned twice."""
+    """Return (bid, ask), each open, high, low, close as int64[4, T].
+
+    One-sided bars are returned twice.
+    """
     bid, ask = (
         np.stack([getattr(side, name) for name in PRICES]).astype(np.int64) for side in bars.sides
     )
@@ -47,10 +52,10 @@ def prices_of(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
 
 
 def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> Bars:
-    """The bars with other prices, int64[4, T], as int32.
+    """Return the bars with other prices, int64[4, T], as int32.
 
-    ask: where bars have two sides; None keeps the real spread above the bid. Raises DataError,
-        naming the first bar, if a price is below one tick or above what int32 holds.
+    ask: where bars have two sides; None keeps the real spread above the bid.
+    Raises DataError, naming the first bar, if a price is below one tick or above what int32 holds.
     """
     sides = [bid]
     if bars.ask:
@@ -69,8 +74,9 @@ def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> B
 
 
 def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> np.ndarray:
-    """bool[count]: True, with probability 1/2, for each bar that is mirrored. Rows before `after`
-    are not.
+    """Draw which bars are mirrored (bool[count]), each with probability 1/2.
+
+    Rows before `after` are not.
     """
     mask = generator.random(count) < 0.5
     mask[:after] = False
@@ -78,7 +84,7 @@ def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> 
 
 
 def sign_flipped(bars: Bars, mask: np.ndarray) -> Bars:
-    """The bars with those of `mask` (bool[T]) mirrored. Twice with one mask gives the bars again.
+    """Mirror the bars of `mask` (bool[T]). Twice with one mask gives the bars again.
 
     With D[t] = bid' close - bid close (and the same of the ask), D[t] = D[t-1] + mask[t] (S[t] -
     bid close[t] - ask close[t]). A bar that is not mirrored moves by D[t-1]; one that is becomes
@@ -103,7 +109,7 @@ def sign_flipped(bars: Bars, mask: np.ndarray) -> Bars:
 
 
 def sign_flipped_path(path: IntrabarPath, mask: np.ndarray) -> IntrabarPath:
-    """The intrabar path of `sign_flipped`, with NumPy leaves.
+    """Return the intrabar path of `sign_flipped`, with NumPy leaves.
 
     Falls are measured from the bar's own open, those of a short on the inverted bar. So in a
     mirrored bar those of the long and of the short change places, exactly.
@@ -115,11 +121,10 @@ def sign_flipped_path(path: IntrabarPath, mask: np.ndarray) -> IntrabarPath:
 
 
 def phase_randomised(bars: Bars, generator: np.random.Generator, after: int = 0) -> Bars:
-    """The bars with phase-randomised returns. Rows before `after` stay real, and the first close
-    after them too.
+    """Randomise the phases of the returns of the bars.
 
-    Raises DataError if a series has fewer than three bars, or a price falls below one tick or
-    passes int32.
+    Rows before `after` stay real, and the first close after them too. Raises DataError if a series
+    has fewer than three bars, or a price falls below one tick or passes int32.
     """
     begins = np.flatnonzero(anchors(bars))
     edges = np.unique(np.concatenate([begins[begins >= after], [after, len(bars)]]))
@@ -139,9 +144,11 @@ MINUTES = 1440
 
 
 def minute_volatility(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
-    """(relative gap, relative body) as root mean squares by minute of the exchange day,
-    float64[1440] each; 0 where the bars have no such minute. Of two sides: of the mid price. The
-    gap to a series' first bar is left out."""
+    """Compute (relative gap, relative body) as root mean squares by minute of the exchange day.
+
+    Both are float64[1440], 0 where the bars have no such minute. Of two sides: of the mid price.
+    The gap to a series' first bar is left out.
+    """
     mid = bars.mid
     minute = bars.minutes
     opened, closed = mid.open.astype(np.float64), mid.close.astype(np.float64)
@@ -159,9 +166,9 @@ def _root_mean_square(values: np.ndarray, minute: np.ndarray) -> np.ndarray:
 
 
 def martingale_bars(bars: Bars, generator: np.random.Generator, after: int = 0) -> Bars:
-    """Generated bars with the stamps, volume and spread of `bars`. Rows before `after` stay real.
+    """Generate bars with the stamps, volume and spread of `bars`.
 
-    Raises DataError if a price falls below one tick or passes int32.
+    Rows before `after` stay real. Raises DataError if a price falls below one tick or passes int32.
     """
     gap, body = minute_volatility(bars)
     minute = bars.minutes
@@ -193,7 +200,7 @@ LEAST_ORDERS = 1_000  # fewer orders than this would repeat themselves among the
 
 
 def session_order(classes: np.ndarray, generator: np.random.Generator, source: str) -> np.ndarray:
-    """int64[N]: for each place, the number of the session that comes to stand there.
+    """Draw an order of sessions: the number of the session that comes to each place (int64[N]).
 
     Raises DataError if the classes allow fewer than LEAST_ORDERS orders.
     """
@@ -214,10 +221,10 @@ def session_order(classes: np.ndarray, generator: np.random.Generator, source: s
 def permuted_sessions(
     bars: Bars, path: IntrabarPath | None, schedule: Schedule, order: np.ndarray
 ) -> tuple[Bars, IntrabarPath | None]:
-    """The bars with their sessions in another order (`session_order`), and their intrabar paths with
-    NumPy leaves.
+    """Put the sessions of the bars into another order (`session_order`).
 
-    Raises DataError if a price leaves the range of prices.
+    Also returns their intrabar paths with NumPy leaves. Raises DataError if a price leaves the
+    range of prices.
     """
     rows, ends = bars.date_starts, bars.date_ends
     lengths = ends - rows
@@ -227,7 +234,7 @@ def permuted_sessions(
         np.where(order == np.arange(len(order)), 0, opens - opens[order]), lengths[order]
     )
     factors = np.repeat(_factors(bars, order), lengths[order])
-    bid, ask = (_scaled(side[:, source], factors) for side in prices_of(bars))
+    bid, ask = (_scale_ticks(side[:, source], factors) for side in prices_of(bars))
     made = replace(bars, time=bars.time[source] + moved, volume=bars.volume[source])
     if path is not None:
         # The falls of each bar in its new place: the prices that they stand for, scaled as all
@@ -237,22 +244,23 @@ def permuted_sessions(
             side.open[source].astype(np.int64)[:, None, None] for side in bars.sides
         )
         bid_to, ask_to = (side[0][:, None, None] for side in (bid, ask))
-        long = _scaled(bid_from + falls[:, 0], times) - bid_to
-        short = ask_to - _scaled(ask_from - falls[:, 1], times)
+        long = _scale_ticks(bid_from + falls[:, 0], times) - bid_to
+        short = ask_to - _scale_ticks(ask_from - falls[:, 1], times)
         falls = np.stack([long, short], axis=1).astype(np.int32)
         path = IntrabarPath(falls, np.asarray(path.ambiguous)[source])  # type: ignore[arg-type]  # host leaves
     return with_prices(made, bid, ask), path
 
 
-def _scaled(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Ticks times factors, rounded half up, int64. It never changes which of two prices of a
-    session is higher.
+def _scale_ticks(ticks: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Multiply ticks by factors, rounded half up (int64).
+
+    It never changes which of two prices of a session is higher.
     """
     return np.floor(ticks * factors + 0.5).astype(np.int64)
 
 
 def _factors(bars: Bars, order: np.ndarray) -> np.ndarray:
-    """f of each place, float64[N]. It is 1 where a series begins."""
+    """Compute f of each place (float64[N]). It is 1 where a series begins."""
     rows, ends = bars.date_starts, bars.date_ends - 1
     bid, ask = prices_of(bars)
     start, middle = anchors(bars)[rows], (bid[3] + ask[3]) / 2
@@ -261,7 +269,7 @@ def _factors(bars: Bars, order: np.ndarray) -> np.ndarray:
         if not start[place]:
             factors[place] = close / middle[rows[k] - 1]
         last = np.array([bid[3][ends[k]], ask[3][ends[k]]])
-        close = float(_scaled(last, factors[place]).sum()) / 2
+        close = float(_scale_ticks(last, factors[place]).sum()) / 2
     return factors
 
 
@@ -269,8 +277,8 @@ STREAM = 20  # keeps the draws of nulls apart from the other generators that a s
 
 
 @contextmanager
-def null_named(kind: NullKind, seed: int, draw: int) -> Iterator[None]:
-    """Errors of a null market as DataErrors that say which one it is, and what to do."""
+def name_null_errors(kind: NullKind, seed: int, draw: int) -> Iterator[None]:
+    """Raise errors of a null market as DataErrors that say which one it is, and what to do."""
     try:
         yield
     except (ConfigError, DataError) as error:
@@ -288,9 +296,13 @@ WITHOUT_PATH = ("phase", "martingale")  # their bars are new, so no second bars 
 class NullMarkets:
     """The null markets of one market, made one at a time: `markets(draw)` for draw 0, 1, ...
 
-    market: the real one. config: with which it was built. kind: of null. seed: of all draws. after:
-        rows before it stay real. A policy that was trained on them is then tested on null bars alone.
-        rates: bars of the exchange rate, which stay real; None if none is needed.
+    market: the real one.
+    config: with which it was built.
+    kind: of null.
+    seed: of all draws.
+    after: rows before it stay real. A policy that was trained on them is then tested on null
+        bars alone.
+    rates: bars of the exchange rate, which stay real; None if none is needed.
     """
 
     market: Market
@@ -307,16 +319,16 @@ class NullMarkets:
         Raises DataError, naming draw and fix, if its prices leave their range or its shapes are not
         the real ones.
         """
-        with null_named(self.kind, self.seed, draw):
+        with name_null_errors(self.kind, self.seed, draw):
             bars, path = self.bars(draw)
             made = build_market(bars, self.config, rates=self.rates, path=path)
             _check_alike(made, self.market)
             return made
 
     def bars(self, draw: int) -> tuple[Bars, IntrabarPath | None]:
-        """Null bars, marked as synthetic, and their intrabar paths with NumPy leaves. The same
-        arguments give the same bytes.
+        """Return null bars, marked as synthetic, and their intrabar paths with NumPy leaves.
 
+        The same arguments give the same bytes.
         draw: a whole number from 0; each pair of seed and draw begins a random stream of its own.
         Raises DataError as the kind does.
         """
@@ -351,7 +363,10 @@ class NullMarkets:
         ), path
 
     def _session_classes(self, schedule: Schedule) -> np.ndarray:
-        """The calendar class of each trade date, int64[N]; -1 for one that stays where it is."""
+        """Return the calendar class of each trade date (int64[N]).
+
+        It is -1 for one that stays where it is.
+        """
         bars, table = self.market.bars, self.market.data.sessions
         rows = bars.date_starts
         days = bars.trade_dates[rows]
@@ -374,7 +389,7 @@ class NullMarkets:
 def null_markets(
     market: Market, config: RunConfig, kind: NullKind, seed: int, after: int = 0
 ) -> NullMarkets:
-    """The null markets of `market`. The arguments are those of `NullMarkets`.
+    """Make the null markets of `market`. The arguments are those of `NullMarkets`.
 
     Raises ConfigError for `env.intrabar=path` with a kind whose bars have no known order of prices.
     """
@@ -388,7 +403,7 @@ def null_markets(
 
 
 def _check_alike(made: Market, real: Market) -> None:
-    """Check that the same compiled programs take both. Raises DataError."""
+    """Check that the same compiled programs take both markets. Raises DataError."""
     table, own = made.data.sessions, real.data.sessions
     if made.num_sessions != real.num_sessions or not np.array_equal(
         made.trade_dates, real.trade_dates

@@ -17,8 +17,10 @@ MOST_DRAWS = 1_000_000
 
 
 class NullSpec(NamedTuple):
-    """kind: of null market. draws: B, the largest number of null markets to make (fewer after an
-    early stop).
+    """The null markets of a test.
+
+    kind: of null market.
+    draws: B, the largest number of null markets to make (fewer after an early stop).
     """
 
     kind: NullKind
@@ -34,11 +36,12 @@ class NullSpec(NamedTuple):
 
 
 def parse_null_spec(text: str, draws: int = RULE_DRAWS, flag: str = "--nulls") -> NullSpec:
-    """`sign:99` -> NullSpec("sign", 99).
+    """Parse `sign:99` as NullSpec("sign", 99).
 
     Args:
         draws: the number of draws if the text names a kind alone.
         flag: the flag or key that the text comes from, for messages.
+
     Raises:
         ConfigError: an unknown kind, or a number that is not whole or not in 1 .. MOST_DRAWS.
     """

@@ -14,7 +14,13 @@ import numpy as np
 from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.bars import Bars, Leg, Places, Side
 from jaxtrade.data.contracts import Contract, contract_named, require_bundled
-from jaxtrade.data.formats.recognise import Stated, plain_name, settled, spoken, unsaid
+from jaxtrade.data.formats.recognise import (
+    StatedKeys,
+    describe_layout,
+    find_missing_keys,
+    plain_name,
+    resolve_keys,
+)
 from jaxtrade.data.members import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.grammar import Order
 from jaxtrade.data.read.roll import roll_notes, roll_rows
@@ -61,8 +67,11 @@ def _product(splits: tuple[ShareSplit, ...]) -> Fraction:
     return ratio
 
 
-def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarray, int]:
-    """(ticks / ratio, rounded half to even, int32[n]; how many results fell between two ticks)."""
+def _divide_ticks(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarray, int]:
+    """Divide ticks by a ratio, rounded half to even.
+
+    Returns (int32[n], how many results fell between two ticks).
+    """
     over = ratio.numerator
     whole, rest = np.divmod(ticks.astype(np.int64) * ratio.denominator, over)
     result = whole + ((2 * rest > over) | ((2 * rest == over) & (whole % 2 == 1)))
@@ -78,12 +87,11 @@ def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarra
 Stamp = Literal["open", "close"]
 
 
-def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
-    """The bars with prices before each split divided by its ratio, and volumes multiplied. Notes
-    say what was changed.
+def adjust_for_splits(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
+    """Divide prices before each split by its ratio, and multiply volumes.
 
-    Raises DataError if a price becomes 0 ticks, or too many of them; ConfigError if the ratios
-    multiply beyond exact arithmetic.
+    Notes say what was changed. Raises DataError if a price becomes 0 ticks, or too many of them;
+    ConfigError if the ratios multiply beyond exact arithmetic.
     """
     if not splits:
         return bars
@@ -96,7 +104,7 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
     for passed in np.unique(later[later < len(splits)]):
         ratio, rows = _product(splits[passed:]), later == passed
         for column in columns:
-            column[rows], between = _divided(column[rows], ratio, bars.source)
+            column[rows], between = _divide_ticks(column[rows], ratio, bars.source)
             rounded += between
         volume[rows] *= float(ratio)
     notes = [
@@ -157,15 +165,16 @@ def load_bars(
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file
             must show it.
-        splits: share splits for which the prices are adjusted (`adjusted`).
+        splits: share splits for which the prices are adjusted (`adjust_for_splits`).
+
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
         ConfigError: no contract has the name that is given, or both expiry and roll are.
     """
     contract = contract_named(contract)  # before a large file is read
-    stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
+    stated = StatedKeys(columns or {}, time_zone, stamp, price_scale, date_order)
     bars = _read(read_table(path), contract, stated, expiry, roll, missing, follows)
-    return adjusted(bars.between(start, end), splits)
+    return adjust_for_splits(bars.between(start, end), splits)
 
 
 def from_frame(
@@ -182,20 +191,21 @@ def from_frame(
     date_order: Order | None = None,
     splits: tuple[ShareSplit, ...] = (),
 ) -> Bars:
-    """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from
-    0.
+    """Make bars from a pandas frame.
+
+    Checks and errors are those of `load_bars`; rows are counted from 0.
 
     contract: as for `load_bars`; `from_frame(frame, "SPY", stamp="open")`.
     """
-    stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
+    stated = StatedKeys(columns or {}, time_zone, stamp, price_scale, date_order)
     bars = _read(table_of_frame(frame, source), contract_named(contract), stated, expiry, roll)
-    return adjusted(bars, splits)
+    return adjust_for_splits(bars, splits)
 
 
-def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
-    """(the keys with which a table is read, notes on its layout)."""
+def keys_of(table: Table, stated: StatedKeys) -> tuple[StatedKeys, list[str]]:
+    """Return (the keys with which a table is read, notes on its layout)."""
     layout, columns = table.layout, {}
-    notes = [*spoken(layout, stated), *_unused_spread(table, stated)]
+    notes = [*describe_layout(layout, stated), *_unused_spread(table, stated)]
     if layout.clock:
         columns["time"] = stamp_column(layout)
     if layout.volumes:
@@ -205,13 +215,14 @@ def keys_of(table: Table, stated: Stated) -> tuple[Stated, list[str]]:
         if len(layout.volumes) > 1 and "volume" not in stated.columns:
             why = "" if traded[:1] == [first] else f", because {first} is 0 throughout"
             notes.append(f"volume is read from {used}{why}")
-    found = settled(layout, stated)
+    found = resolve_keys(layout, stated)
     return found._replace(columns={**columns, **found.columns}), notes
 
 
-def _unused_spread(table: Table, stated: Stated) -> list[str]:
-    """A note on a column of spreads, as MetaTrader exports it: what becomes of it, and what stands
-    for the spread.
+def _unused_spread(table: Table, stated: StatedKeys) -> list[str]:
+    """Note a column of spreads, as MetaTrader exports it.
+
+    Says what becomes of it, and what stands for the spread.
     """
     plain = {plain_name(name): name for name in table.names}
     name = plain.get("spread", "")
@@ -229,13 +240,13 @@ def _unused_spread(table: Table, stated: Stated) -> list[str]:
 def parse(
     table: Table,
     contract: Contract,
-    stated: Stated,
+    stated: StatedKeys,
     expiry: str | None = None,
     roll: Roll = "off",
     missing: float = MISSING_LIMIT,
     follows: str = "",
 ) -> tuple[Bars, list[Fault]]:
-    """The bars of a table, and the faults of its cells. Bars that have faults are of no use.
+    """Parse the bars of a table, and the faults of its cells. Bars that have faults are of no use.
 
     The arguments are those of `load_bars`. Raises DataError where nothing more can be read: keys,
     columns, a contract or its rows are missing.
@@ -245,7 +256,7 @@ def parse(
             f"expiry={expiry} reads one contract and roll splices several; give one of them"
         )
     keys, notes = keys_of(table, stated)
-    if missing_keys := unsaid(table.layout, stated):
+    if missing_keys := find_missing_keys(table.layout, stated):
         table.fault(*missing_keys)
     names, two_sided, mapped = map_columns(table, keys.columns)
     table.check()
@@ -259,7 +270,7 @@ def parse(
         table.check()
         inside = seconds - close
         places, legs = roll_rows(table, prices, contract, inside, roll, scale, follows)
-        table = table.chosen(places)
+        table = table.select(places)
     if two_sided:
         table, left_out = quoted_rows(table, names, missing)
         notes += left_out
@@ -290,7 +301,7 @@ def parse(
 
 
 def _read(table: Table, *keys: Any) -> Bars:
-    """The bars of a table. Raises DataError with all of its faults."""
+    """Read the bars of a table. Raises DataError with all of its faults."""
     bars, _ = parse(table, *keys)
     table.check()
     return bars
@@ -314,7 +325,7 @@ _FILES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def bundled(
+def load_bundled(
     contract: Contract,
     *,
     expiry: str | None = None,
@@ -322,11 +333,11 @@ def bundled(
     start: str | None = None,
     end: str | None = None,
 ) -> Bars:
-    """The bundled bars of ES (1 minute), EURUSD (1 hour, bid and ask), or GBPUSD, USDJPY, USDCHF (1
-    hour, one side).
+    """Load the bundled bars of a market.
 
-    The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for a
-    market without bundled bars, and DataError if the selection is empty.
+    They are ES (1 minute), EURUSD (1 hour, bid and ask), or GBPUSD, USDJPY, USDCHF (1 hour, one
+    side). The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for
+    a market without bundled bars, and DataError if the selection is empty.
     """
     require_bundled(contract.symbol)
     if contract.symbol == "ES":

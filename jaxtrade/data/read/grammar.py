@@ -54,13 +54,18 @@ MOST_AHEAD = 14 * 60  # minutes by which a place is ahead of UTC, or behind it
 
 
 def form_of(text: str, order: Order | None) -> re.Match[str] | None:
-    """The parts of a stamp. None if it is none, or puts the year last and `order` is not known."""
+    """Match the parts of a stamp.
+
+    None if it is none, or puts the year last and `order` is not known.
+    """
     return FORMS[None].fullmatch(text) or (None if order is None else FORMS[order].fullmatch(text))
 
 
 def parts_of(form: re.Match[str]) -> dict[str, tuple[int, int]]:
-    """Where each part of a stamp stands: year, month, day, hour, minute, second, fraction, half (AM or
-    PM), utc, sign, ahead, ahead_minute. A part has one name, however the stamp writes it.
+    """Find where each part of a stamp stands.
+
+    The parts are year, month, day, hour, minute, second, fraction, half (AM or PM), utc, sign,
+    ahead, ahead_minute. A part has one name, however the stamp writes it.
     """
     return {
         name.removeprefix("plain_").removeprefix("t_"): form.span(name)
@@ -70,24 +75,24 @@ def parts_of(form: re.Match[str]) -> dict[str, tuple[int, int]]:
 
 
 def has_offset(text: str) -> bool:
-    """Whether a text is a stamp with an offset from UTC."""
+    """Return whether a text is a stamp with an offset from UTC."""
     found = form_of(text, "dmy")
     return found is not None and not parts_of(found).keys().isdisjoint(("utc", "sign"))
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a date without a time of day."""
+    """Return whether a text is a date without a time of day."""
     found = form_of(text, "dmy")
     return found is not None and "hour" not in parts_of(found)
 
 
 def read_stamps(texts: pa.ChunkedArray, order: Order | None) -> tuple[np.ndarray, np.ndarray]:
-    """What every cell of large strings says. order: of dates with the year last; None if it is not
-    known, and no such date is read.
+    """Read every cell of large strings.
 
     Returns (seconds since 1970, int64[n]: UTC of a cell with an offset, else of the wall clock;
     UNREAD if the cell is no stamp, BROKEN if it lies between two whole seconds; bool[n], whether it
     has an offset).
+    order: of dates with the year last; None if it is not known, and no such date is read.
     """
     seconds, aware, done = np.full(len(texts), UNREAD), np.zeros(len(texts), bool), 0
     for start in range(0, len(texts), BLOCK):
@@ -125,8 +130,9 @@ def _read_chunk(
 
 
 def _of_shape(chars: np.ndarray, shape: str, parts: Mapping[str, tuple[int, int]]) -> np.ndarray:
-    """Which cells have digits and marks where the text `shape` has them, bool[n]. chars: uint8[width,
-    n].
+    """Find the cells with digits and marks where the text `shape` has them (bool[n]).
+
+    chars: uint8[width, n].
     """
     varied = {parts[name][0]: marks for name, marks in VARIED.items() if name in parts}
     fits = np.ones(chars.shape[1], bool)
@@ -143,10 +149,13 @@ def _of_shape(chars: np.ndarray, shape: str, parts: Mapping[str, tuple[int, int]
 
 
 def _seconds(chars: np.ndarray, parts: Mapping[str, tuple[int, int]]) -> np.ndarray:
-    """Seconds since 1970 of cells with these parts, less their offset, int64[n]; UNREAD or BROKEN."""
+    """Compute the seconds since 1970 of cells with these parts, less their offset (int64[n]).
+
+    Unusable cells become UNREAD or BROKEN.
+    """
 
     def number(name: str) -> np.ndarray:
-        """The digits of a part; 0 if it is not there."""
+        """Parse the digits of a part; 0 if it is not there."""
         total = np.zeros(chars.shape[1], np.int64)
         for j in range(*parts.get(name, (0, 0))):
             total = 10 * total + chars[j] - ZERO
@@ -169,7 +178,7 @@ def _seconds(chars: np.ndarray, parts: Mapping[str, tuple[int, int]]) -> np.ndar
 
 
 def _days(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(days since 1970 int64[n], whether the date exists bool[n])."""
+    """Compute (days since 1970 int64[n], whether the date exists bool[n])."""
     known = (month >= 1) & (month <= 12) & (day >= 1)
     months = (year - 1970) * 12 + np.where(known, month, 1) - 1
     begin, end = (

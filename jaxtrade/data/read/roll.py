@@ -18,7 +18,7 @@ from jaxtrade.data.bars import Leg, splice_dates
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.tabular import Table
-from jaxtrade.notation import iso
+from jaxtrade.formatting import iso
 
 MONTHS = "FGHJKMNQUVXZ"
 START = "start"  # stands for the start of the data, from which the first contract is front
@@ -29,8 +29,9 @@ GIVE_THEM = "give its rows too, or leave those dates out with data.start and dat
 
 
 def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:
-    """A `data.roll` that selects the same contracts on trade dates `days`. Second bars and quotes
-    are read with it.
+    """Make a `data.roll` that selects the same contracts on trade dates `days`.
+
+    Second bars and quotes are read with it.
     """
     used = np.unique(np.searchsorted(splice_dates(legs), days, side="right"))
     return (
@@ -39,7 +40,7 @@ def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:
 
 
 def span(roll: Mapping[str, str], code: str) -> str:
-    """The trade dates on which a contract of an explicit roll is front, as text."""
+    """Format the trade dates on which a contract of an explicit roll is front."""
     at, firsts = list(roll).index(code), list(roll.values())
     begin = "" if firsts[at] == START else f"from {firsts[at]} "
     end = f"until {np.datetime64(firsts[at + 1]) - ONE_DAY}" if firsts[at + 1 :] else "on"
@@ -55,8 +56,7 @@ def roll_rows(
     price_scale: float,
     follows: str = "",
 ) -> tuple[np.ndarray, tuple[Leg, ...]]:
-    """Choose the rows of a spliced series. Returns (their places in the table, the contracts of
-    the series).
+    """Choose the rows of a spliced series.
 
     Args:
         table: rows of every contract that takes part.
@@ -65,8 +65,9 @@ def roll_rows(
         follows: the source of the bars whose roll dates `roll` repeats, if this file accompanies
             other bars. The file may then begin after a splice.
 
-    Raises DataError for expiries out of order, for a contract without bars while it is front, and
-    for `volume` without volume or with unreadable expiries.
+    Returns (their places in the table, the contracts of the series). Raises DataError for expiries
+    out of order, for a contract without bars while it is front, and for `volume` without volume or
+    with unreadable expiries.
     """
     codes = table.texts(names.get("expiry") or names["symbol"]).to_numpy(str)
     days = trade_dates(seconds, contract)
@@ -125,8 +126,9 @@ def _step(
     new: str,
     first: np.datetime64,
 ) -> tuple[float | None, int | None]:
-    """(new close minus old close, UTC seconds) at the last bar before the splice that both
-    contracts have.
+    """Compute (new close minus old close, UTC seconds) at a splice.
+
+    Takes the last bar before the splice that both contracts have.
     """
     before = (days < first) & np.isfinite(close)
     a, b = (np.flatnonzero(before & (codes == code)) for code in (old, new))
@@ -142,12 +144,12 @@ def _step(
 def by_volume(
     table: Table, names: Mapping[str, str], codes: np.ndarray, days: np.ndarray
 ) -> list[tuple[str, str]]:
-    """(contract, first trade date) of each front contract. A date's front contract depends only on
-    earlier volumes.
+    """List (contract, first trade date) of each front contract.
 
-    On the first trade date the nearest expiry is front. A later expiry becomes front on the date
-    after it traded more than the front contract. A contract whose month is over is replaced by the
-    nearest expiry after it. The roll never goes back to an earlier expiry.
+    A date's front contract depends only on earlier volumes. On the first trade date the nearest
+    expiry is front. A later expiry becomes front on the date after it traded more than the front
+    contract. A contract whose month is over is replaced by the nearest expiry after it. The roll
+    never goes back to an earlier expiry.
     """
     volume = np.nan_to_num(table.numbers(names["volume"])) if "volume" in names else np.zeros(1)
     if not volume.any():
@@ -185,10 +187,10 @@ def by_volume(
 
 
 def expiry_month(code: str, first_year: int) -> str:
-    """`YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013; empty if the
-    code names no month.
+    """Return `YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013.
 
-    A short year stands for the first matching year, counted from the year before `first_year`.
+    Empty if the code names no month. A short year stands for the first matching year, counted from
+    the year before `first_year`.
     """
     digits = re.fullmatch(r"(\d{4})-?(\d\d)(?:-?\d\d)?", code)
     if digits:
@@ -206,7 +208,7 @@ def expiry_month(code: str, first_year: int) -> str:
 
 
 def roll_notes(legs: tuple[Leg, ...], contract: Contract) -> tuple[str, ...]:
-    """One line per splice, for the first SHOWN splices."""
+    """Write one line per splice, for the first SHOWN splices."""
     lines = []
     for before, leg in pairwise(legs):
         step = (

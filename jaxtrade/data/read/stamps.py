@@ -28,8 +28,9 @@ TWICE = BROKEN + 1  # an hour of the wall clock that occurs twice or never
 def parse_stamps(
     table: Table, name: str, time_zone: str | None, date_order: Order | None = None
 ) -> tuple[np.ndarray, list[str]]:
-    """(the stamps of a column, int64[n] UTC seconds; what was assumed). A cell that says no time is a
-    fault of the table, and becomes 0.
+    """Parse the stamps of a column -> (int64[n] UTC seconds, what was assumed).
+
+    A cell that says no time is a fault of the table, and becomes 0.
 
     Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given;
     the same with other marks in the date, or with the year last (`date_order`, unless a day above
@@ -98,11 +99,10 @@ def _check_cells(table: Table, name: str, seconds: np.ndarray, zone: Zone) -> No
 
 
 def _whole_numbers(column: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """(float64[n], the same as int64[n], exactly, if all of them are whole) of a column of numbers;
-    None for any other.
+    """Return (float64[n], the same as int64[n], exactly, if all are whole) of a column of numbers.
 
-    Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100
-    in any unit.
+    None for any other column. Text such as 1381152600.0 goes over float64, which holds every second
+    of the years 1990 to 2100 in any unit.
     """
     import pyarrow as pa
 
@@ -138,7 +138,7 @@ UNKNOWN_ZONE = (
 
 
 def known_zone(text: str) -> Zone:
-    """The zone that a text names. Raises ConfigError if there is none."""
+    """Return the zone that a text names. Raises ConfigError if there is none."""
     shifted = SHIFTED.fullmatch(text)
     name, hours = (shifted[1], int(shifted[2])) if shifted else (text, 0)
     try:
@@ -149,8 +149,9 @@ def known_zone(text: str) -> Zone:
 
 
 def _seconds(column: Any) -> np.ndarray:
-    """Timestamps in any resolution -> seconds since 1970. Unusable values become UNREAD or
-    BROKEN.
+    """Convert timestamps in any resolution to seconds since 1970.
+
+    Unusable values become UNREAD or BROKEN.
     """
     import pyarrow as pa
 
@@ -160,8 +161,9 @@ def _seconds(column: Any) -> np.ndarray:
 
 
 def utc_of(wall: np.ndarray, zone: Zone) -> tuple[np.ndarray, np.ndarray]:
-    """(UTC seconds of wall-clock seconds, int64[n]; bool[n], True and 0 seconds for hours that
-    occur twice or never).
+    """Convert wall-clock seconds to UTC seconds -> (int64[n], bool[n]).
+
+    The second is True, with 0 seconds, for hours that occur twice or never.
     """
     import pandas as pd
 
@@ -173,7 +175,7 @@ def utc_of(wall: np.ndarray, zone: Zone) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _units(numbers: np.ndarray) -> list[str]:
-    """The units in which all numbers since 1970 are of the years 1990 to 2100."""
+    """Find the units in which all numbers since 1970 are of the years 1990 to 2100."""
     return [
         unit
         for unit, scale in UNITS.items()
@@ -184,9 +186,10 @@ def _units(numbers: np.ndarray) -> list[str]:
 def _epoch(
     numbers: np.ndarray, whole: np.ndarray, table: Table, name: str
 ) -> tuple[np.ndarray, str]:
-    """(seconds since 1970, the unit of the numbers). numbers: float64[n]. whole: the same as
-    int64[n] if all of them are whole.
+    """Return (seconds since 1970, the unit of the numbers).
 
+    numbers: float64[n].
+    whole: the same as int64[n] if all of them are whole.
     Raises DataError if no unit is that of all of them.
     """
     fits, alone = _units(numbers), _units(numbers[:1])
@@ -211,10 +214,10 @@ def _epoch(
 
 
 def day_and_month(table: Table, name: str, stated: Order | None) -> tuple[Order | None, list[str]]:
-    """(whether the month or the day comes first, notes) in a column of dates with the year last;
-    None for other columns.
+    """Find the order of day and month in a column of dates with the year last.
 
-    It is `stated`, or a day above 12 proves it, and a note says so. Raises DataError otherwise.
+    Returns (whether the month or the day comes first, notes); None for other columns. The order is
+    `stated`, or a day above 12 proves it, and a note says so. Raises DataError otherwise.
     """
     if stated or not LAST.match(str(table.cell(name, 0))):
         return stated, []
@@ -230,8 +233,9 @@ def day_and_month(table: Table, name: str, stated: Order | None) -> tuple[Order 
 
 
 def proven_order(table: Table, name: str) -> tuple[Order | None, str]:
-    """(the order of dates with the year last, the date that proves it). None if no day above 12 is
-    found.
+    """Return (the order of dates with the year last, the date that proves it).
+
+    None if no day above 12 is found.
     """
     count = len(table)
     probes = np.unique(np.linspace(0, count - 1, min(PROBES, count)).astype(np.int64))
@@ -248,17 +252,22 @@ HOUR = 3600
 
 
 def utc_offsets(utc: np.ndarray, zone: str) -> np.ndarray:
-    """Seconds by which a zone (perhaps shifted, as America/New_York+7h) is ahead of UTC at these
-    UTC seconds, int64[T]. Raises ConfigError for an unknown zone."""
+    """Return the seconds by which a zone is ahead of UTC at these UTC seconds (int64[T]).
+
+    The zone may be shifted, as America/New_York+7h. Raises ConfigError for an unknown zone.
+    """
     name, hours = known_zone(zone)
     return local_seconds(utc, name) - utc + HOUR * hours
 
 
-def keeping(utc: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
-    """The zones that are `offsets` seconds ahead of UTC at most of these times; more than one where
-    the times do not tell them apart, none where no usual zone and no fixed number of hours fits.
+def find_zones(utc: np.ndarray, offsets: np.ndarray) -> tuple[str, ...]:
+    """Find the zones that are `offsets` seconds ahead of UTC at most of these times.
 
-    utc: int64[T], UTC seconds. offsets: int64[T].
+    More than one where the times do not tell them apart, none where no usual zone and no fixed
+    number of hours fits.
+
+    utc: int64[T], UTC seconds.
+    offsets: int64[T].
     """
     shares = {zone: float(np.mean(utc_offsets(utc, zone) == offsets)) for zone in USUAL}
     best = max(shares.values())

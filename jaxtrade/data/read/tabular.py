@@ -24,14 +24,14 @@ from jaxtrade.data.bars import place_of
 from jaxtrade.data.formats.recognise import (
     LEAN_NAME,
     PLAIN,
-    Head,
-    Layout,
+    FileHead,
+    FileLayout,
     head_of,
     recognise,
     separator_of,
 )
 from jaxtrade.errors import DataError
-from jaxtrade.storage.archives import unpacked
+from jaxtrade.storage.archives import unpack
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +48,8 @@ HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 class Fault(NamedTuple):
     """What is wrong in some rows of a source, and the fix.
 
-    rows: int32[k], data rows counted from 0; none if the fault concerns the whole source. where:
-        the column and what it has in the first of these rows, for messages.
+    rows: int32[k], data rows counted from 0; none if the fault concerns the whole source.
+    where: the column and what it has in the first of these rows, for messages.
     """
 
     problem: str
@@ -67,18 +67,22 @@ class Fault(NamedTuple):
 class Table:
     """The columns of one source, n rows each.
 
-    rows: int32[n], the data row of each. first_line: the line of data row 0; 0 if the source has
-        no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, or
-        `PLAIN`. twins: names of several columns, of which the first alone has that name here; none
-        of them may be read. notes: what was found while reading. faults: of the cells, as they are
-        found; all tables of a source share them, so that one error tells them all (`check`).
+    rows: int32[n], the data row of each.
+    first_line: the line of data row 0; 0 if the source has no lines (Parquet, frames, several files
+        in one archive).
+    layout: the vendor's layout, or `PLAIN`.
+    twins: names of several columns, of which the first alone has that name here; none of them may
+        be read.
+    notes: what was found while reading.
+    faults: of the cells, as they are found; all tables of a source share them, so that one error
+        lists them all (`check`).
     """
 
     source: str
     data: pa.Table
     rows: np.ndarray
     first_line: int = 0
-    layout: Layout = PLAIN
+    layout: FileLayout = PLAIN
     twins: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     faults: list[Fault] = field(default_factory=list)
@@ -91,41 +95,46 @@ class Table:
         """The names of the columns."""
         return self.data.column_names
 
-    def chosen(self, keep: np.ndarray) -> Table:
-        """The table of some of its rows. keep: bool[n], or their places."""
+    def select(self, keep: np.ndarray) -> Table:
+        """Select some rows of the table.
+
+        keep: bool[n], or their places.
+        """
         if keep.dtype == bool and keep.all():
             return self
         places = np.arange(len(self))[keep]
         return replace(self, data=self.data.take(places), rows=self.rows[places])
 
     def place(self, at: int) -> str:
-        """Where a row stands, for messages: `line 12`, or `row 10 (0-based)`."""
+        """Return where a row stands, for messages: `line 12`, or `row 10 (0-based)`."""
         row = int(self.rows[at])
         return f"line {row + self.first_line}" if self.first_line else f"row {row} (0-based)"
 
     def series(self, name: str, at: slice = slice(None)) -> Any:
-        """The column, or some of its rows, as a pandas Series."""
+        """Return the column, or some of its rows, as a pandas Series."""
         return self.data.column(name)[at].to_pandas()
 
     def cell(self, name: str, at: int) -> Any:
-        """One cell as the source has it, for messages."""
+        """Return one cell as the source has it, for messages."""
         return self.series(name, slice(at, at + 1)).iloc[0]
 
     def numbers(self, name: str) -> np.ndarray:
-        """The column as float64. A cell that is not a plain number becomes NaN."""
+        """Return the column as float64. A cell that is not a plain number becomes NaN."""
         return as_numbers(self.data.column(name))
 
     def texts(self, name: str) -> Any:
-        """The column as a pandas Series of text."""
+        """Return the column as a pandas Series of text."""
         return self.series(name).astype(str)
 
     def empty(self, name: str) -> np.ndarray:
-        """bool[n]: where a cell is missing or has no text."""
+        """Return where a cell is missing or has no text (bool[n])."""
         return (self.series(name).isna() | (self.texts(name) == "")).to_numpy(bool)
 
     def fault(self, problem: str, fix: str, name: str = "", at: Any = 0) -> None:
-        """Add the fault of the source, or of the column `name`: in the rows where `at` is True
-        (bool[n]), or in the row at a place. Nothing is added if there is no such row.
+        """Add the fault of the source, or of the column `name`.
+
+        It is in the rows where `at` is True (bool[n]), or in the row at a place. Nothing is added
+        if there is no such row.
         """
         if not name:
             self.faults.append(Fault(problem, fix))
@@ -136,20 +145,21 @@ class Table:
             self.faults.append(Fault(problem, fix, self.rows[places], where))
 
     def refusal(self, problem: str, fix: str, name: str = "", at: Any = 0) -> DataError:
-        """The error of one fault, with which nothing more can be read."""
+        """Make the error of one fault, with which nothing more can be read."""
         self.faults.clear()
         self.fault(problem, fix, name, at)
         return self.error()
 
     def check(self) -> None:
-        """Raises DataError if there is any fault."""
+        """Raise DataError if there is any fault."""
         if self.faults:
             raise self.error()
 
     def error(self) -> DataError:
-        """The error of the faults. Its message lists at most LINES kinds of them in the order of
-        their first rows, each `source:line: column 'x' = 'value': problem. Fix: fix`, and says how
-        many there are.
+        """Make the error of the faults.
+
+        Its message lists at most LINES kinds of them in the order of their first rows, each
+        `source:line: column 'x' = 'value': problem. Fix: fix`, and says how many there are.
         """
         total, kinds = 0, dict[str, list[Fault]]()
         for fault in self.faults:
@@ -165,7 +175,7 @@ class Table:
         return DataError("\n".join(lines))
 
     def _line(self, same: list[Fault]) -> str:
-        """Faults of one problem as text, at the first row of them all."""
+        """Format faults of one problem, at the first row of them all."""
         first = min(same, key=lambda fault: fault.row)
         parts = [
             self.source if first.row < 0 else place_of(self.source, self.first_line, first.row),
@@ -178,7 +188,10 @@ class Table:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a CSV, CSV.gz, zip or Parquet file. Raises DataError if it cannot be read completely."""
+    """Read a CSV, CSV.gz, zip or Parquet file.
+
+    Raises DataError if it cannot be read completely.
+    """
     file = Path(path)
     if file.is_dir():
         raise DataError(
@@ -209,11 +222,14 @@ def read_table(path: str | Path) -> Table:
         return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, str(file))
-    return _csv(raw, str(file), (Member(file.name.removesuffix(".gz")),))
+    return _csv(raw, str(file), (TextFile(file.name.removesuffix(".gz")),))
 
 
-def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
-    """members: the files whose lines `raw` holds, one after the other."""
+def _csv(raw: bytes, source: str, members: tuple[TextFile, ...]) -> Table:
+    """Read a CSV file, or several.
+
+    members: the files whose lines `raw` holds, one after the other.
+    """
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         try:
             raw = raw.decode("utf-16").encode()  # MetaTrader and Excel on Windows write it
@@ -237,9 +253,10 @@ def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
     return replace(table, data=data, first_line=0 if len(members) > 1 else table.first_line)
 
 
-def _text_table(raw: bytes, source: str, layout: Layout) -> Table:
-    """The table of a CSV file without byte order mark. Raises DataError naming the first line that
-    is wrong.
+def _text_table(raw: bytes, source: str, layout: FileLayout) -> Table:
+    """Read the table of a CSV file without byte order mark.
+
+    Raises DataError naming the first line that is wrong.
     """
     try:
         if not raw.isascii():
@@ -287,7 +304,7 @@ def _text_table(raw: bytes, source: str, layout: Layout) -> Table:
 def _cells(
     raw: bytes, stop: int, top: int, separator: str, names: list[str], source: str
 ) -> pa.Table:
-    """The cells of the lines after the `top` header lines, as text without spaces around it.
+    """Read the cells of the lines after the `top` header lines, as text without spaces around it.
 
     stop: where the last line ends.
     """
@@ -324,7 +341,7 @@ def _cells(
         ) from None
     columns, cells = dict(zip(names, cells.columns, strict=True)), None
     for name, column in columns.items():  # one after the other, to hold one copy at a time
-        columns[name] = _stripped(column)
+        columns[name] = _strip(column)
     # The first cell of a blank line is empty, and that of the header line again is its first name.
     odd = ["", *(line.decode().split(separator)[0].strip() for line in head[-1:])]
     if columns[names[0]].to_pandas().isin(odd).any():
@@ -332,8 +349,8 @@ def _cells(
     return pa.table(columns)
 
 
-def _stripped(column: Any) -> Any:
-    """A column of text without spaces around its cells; any other column as it is."""
+def _strip(column: Any) -> Any:
+    """Strip the spaces around the cells of a column of text; return any other column as it is."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -350,7 +367,7 @@ def _twins(header: list[str]) -> frozenset[str]:
 
 
 def _unique(header: list[str]) -> list[str]:
-    """The names of columns, each once: a second column `line` is `line (column 8)`."""
+    """Return the names of columns, each once: a second column `line` is `line (column 8)`."""
     return [
         name if name and name not in header[:i] else f"{name} (column {i + 1})".lstrip()
         for i, name in enumerate(header)
@@ -406,10 +423,10 @@ def _parquet(raw: bytes, source: str) -> pd.DataFrame:
 
 
 def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
-    """Convert a pandas frame to a Table. A named or datetime index becomes a column. A second level
-    of column names that holds one ticker, as yfinance gives it, is left out.
+    """Convert a pandas frame to a Table.
 
-    Raises DataError for several tickers.
+    A named or datetime index becomes a column. A second level of column names that holds one
+    ticker, as yfinance gives it, is left out. Raises DataError for several tickers.
     """
     import pandas as pd
     import pyarrow as pa
@@ -424,26 +441,27 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     table = Table(source, data, np.arange(len(frame), dtype=np.int32), twins=_twins(header))
     rows = range(min(len(frame), HEAD_ROWS))
     cells = [[str(table.cell(name, row)) for name in names] for row in rows]
-    layout = recognise(Head(names, cells, source, is_text=False))
+    layout = recognise(FileHead(names, cells, source, is_text=False))
     return replace(table, layout=layout, data=_with_stamps(data, layout, (), source))
 
 
 def _arrow(column: Any) -> Any:
-    """A column of a frame in Arrow's memory. Cells of objects, and those that Arrow has no type
-    for, become text.
+    """Convert a column of a frame to Arrow's memory.
+
+    Cells of objects, and those that Arrow has no type for, become text.
     """
     import pandas as pd
     import pyarrow as pa
 
     if column.dtype.kind != "O" or isinstance(column.dtype, pd.StringDtype):
         with suppress(pa.ArrowException):
-            return _stripped(pa.chunked_array(pa.Array.from_pandas(column)))
+            return _strip(pa.chunked_array(pa.Array.from_pandas(column)))
     cells = [None if pd.isna(cell) else str(cell) for cell in column]
-    return _stripped(pa.chunked_array([cells], pa.large_string()))
+    return _strip(pa.chunked_array([cells], pa.large_string()))
 
 
 def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
-    """The frame with its first level of price names alone."""
+    """Return the frame with its first level of price names alone."""
     levels = [frame.columns.get_level_values(i) for i in range(frame.columns.nlevels)]
     prices = next(
         (level for level in levels if {"open", "close"} <= {str(name).lower() for name in level}),
@@ -459,7 +477,7 @@ def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
 
 
 def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """A column as float64. A cell that is not a plain number becomes NaN."""
+    """Convert a column to float64. A cell that is not a plain number becomes NaN."""
     import pandas as pd
     import pyarrow as pa
 
@@ -471,15 +489,15 @@ def as_numbers(column: pa.ChunkedArray) -> np.ndarray:
         return numbers.to_numpy(np.float64, na_value=np.nan)
 
 
-def stamp_column(layout: Layout) -> str:
-    """The name of the column of whole stamps, if they are made of several columns."""
+def stamp_column(layout: FileLayout) -> str:
+    """Return the name of the column of whole stamps, if they are made of several columns."""
     return "time" if layout.day else f"{layout.date} {layout.clock}"
 
 
 def _with_stamps(
-    data: pa.Table, layout: Layout, members: tuple[Member, ...], source: str
+    data: pa.Table, layout: FileLayout, members: tuple[TextFile, ...], source: str
 ) -> pa.Table:
-    """The columns with those that a layout's stamps need and the file lacks; none for most layouts.
+    """Add the columns that a layout's stamps need and the file lacks; none for most layouts.
 
     Raises DataError if the files' names lack the date.
     """
@@ -487,7 +505,7 @@ def _with_stamps(
     import pyarrow.compute as pc
 
     if layout.day:
-        made = _dated(data.column(layout.clock), layout, members, source)
+        made = _add_dates(data.column(layout.clock), layout, members, source)
     elif layout.date and layout.clock:
         parts = [data.column(name).cast(pa.large_string()) for name in (layout.date, layout.clock)]
         parts.append(pa.scalar(" ", pa.large_string()))
@@ -498,11 +516,12 @@ def _with_stamps(
     return pa.table(columns | made)
 
 
-def _dated(
-    clock: pa.ChunkedArray, layout: Layout, members: tuple[Member, ...], source: str
+def _add_dates(
+    clock: pa.ChunkedArray, layout: FileLayout, members: tuple[TextFile, ...], source: str
 ) -> dict[str, Any]:
-    """Stamps from milliseconds since midnight and the dates in the names of the files, and expiries
-    from them.
+    """Compute stamps from milliseconds since midnight and the dates in the names of the files.
+
+    The names give the expiries, too.
     """
     matches = []
     for member in members:
@@ -546,16 +565,23 @@ def _day(text: str, source: str) -> int:
 SUFFIXES = (".csv", ".txt")
 
 
-class Member(NamedTuple):
-    """One text file. name: without folders. rows: its lines; 0 if it is the whole source."""
+class TextFile(NamedTuple):
+    """One text file.
+
+    name: without folders.
+    rows: its lines; 0 if it is the whole source.
+    """
 
     name: str
     rows: int = 0
 
 
-def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
-    """(the lines of all text files in the order of their names, the files). Raises DataError if
-    there is none, if the archive is damaged, or if it unpacks to more than MAX_BYTES."""
+def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[TextFile, ...]]:
+    """Return (the lines of all text files in the order of their names, the files).
+
+    Raises DataError if there is none, if the archive is damaged, or if it unpacks to more
+    than MAX_BYTES.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             infos = sorted(
@@ -569,7 +595,7 @@ def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
             )
             if sum(info.file_size for info in infos) > MAX_BYTES:
                 raise DataError(f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it")
-            texts = [unpacked(archive, info).rstrip(b"\r\n") for info in infos]
+            texts = [unpack(archive, info).rstrip(b"\r\n") for info in infos]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DataError(
             f"{source}: the zip archive is damaged, encrypted or of an unknown kind ({error}). Fix: copy "
@@ -580,7 +606,7 @@ def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
             f"{source}: the zip archive holds no .csv or .txt file. Fix: give the file with the bars"
         )
     members = tuple(
-        Member(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else 0)
+        TextFile(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else 0)
         for info, text in zip(infos, texts, strict=True)
         if text
     )
@@ -592,7 +618,7 @@ def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[Member, ...]]:
 
 
 def gunzip(raw: bytes, source: str) -> bytes:
-    """The unpacked bytes. Raises DataError if they are damaged, or more than MAX_BYTES."""
+    """Return the unpacked bytes. Raises DataError if they are damaged, or more than MAX_BYTES."""
     out = io.BytesIO()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
@@ -615,10 +641,10 @@ EARLIEST = (1980, 1, 1, 0, 0, 0)  # of zip members, so that the same days make t
 
 
 def joined_days(folder: Path) -> tuple[bytes, int]:
-    """(a zip of the daily files in a folder's zips, their number): trades if there are any,
-    otherwise quotes.
+    """Return (a zip of the daily files in a folder's zips, their number).
 
-    Raises DataError if the folder holds no daily file of LEAN, or a damaged one.
+    Takes trades if there are any, otherwise quotes. Raises DataError if the folder holds no daily
+    file of LEAN, or a damaged one.
     """
     days: dict[str, dict[str, bytes]] = {"trade": {}, "quote": {}}
     for path in sorted(folder.glob("*.zip")):
@@ -631,7 +657,7 @@ def joined_days(folder: Path) -> tuple[bytes, int]:
                                 f"{path}: {info.filename} unpacks to {info.file_size} bytes, more than "
                                 f"the {MOST_BYTES} of a day. Fix: copy it again"
                             )
-                        days[named["kind"]][info.filename] = unpacked(archive, info)
+                        days[named["kind"]][info.filename] = unpack(archive, info)
         except (zipfile.BadZipFile, OSError) as error:
             raise DataError(
                 f"{path}: cannot be read as a zip archive ({error}). Fix: copy it again"

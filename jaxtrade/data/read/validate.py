@@ -1,7 +1,7 @@
 """Columns as fields, rows as one contract, cells as prices: each with the faults that it has.
 Nothing is repaired.
 
-The faults of single cells are added to the table, so that one message can tell all of them. Where
+The faults of single cells are added to the table, so that one message can list all of them. Where
 nothing more can be read, because a column or a contract is missing, a function raises.
 """
 
@@ -40,18 +40,18 @@ TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features 
 
 
 def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
-    """Field -> column name, where open, high, low and close are the columns of one side."""
+    """Map fields to column names, where open, high, low and close are the columns of one side."""
     return {**names, **{price: names[f"{side}_{price}"] for price in PRICES}}
 
 
 def quoted_rows(
     table: Table, names: Mapping[str, str], limit: float
 ) -> tuple[Table, tuple[str, ...]]:
-    """(the rows that are quoted on both sides, notes). A note counts the others, where all four
-    cells of a side are empty, because that side was not quoted.
+    """Return (the rows that are quoted on both sides, notes).
 
-    A side with only some empty cells counts as quoted; the price checks refuse it later. Raises
-    DataError if the share of the others is above `limit`.
+    A note counts the others, where all four cells of a side are empty, because that side was not
+    quoted. A side with only some empty cells counts as quoted; the price checks refuse it later.
+    Raises DataError if the share of the others is above `limit`.
     """
     whole = np.ones(len(table), bool)
     for side in SIDES:
@@ -66,11 +66,11 @@ def quoted_rows(
             f"{counted} ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
             "no ask at all",
             "choose a contract that is quoted throughout (data.expiry), or remove those rows"
-            + way_out("leave them out", "quotes_tolerance", share),
+            + suggest_limit("leave them out", "quotes_tolerance", share),
             names["time"],
             int(lost[0]),
         )
-    return table.chosen(whole), (
+    return table.select(whole), (
         f"{counted} have no bid or no ask and are left out, as if there were no bar: "
         f"{_places(table, lost)}{' ...' if len(lost) > SHOWN else ''}",
     )
@@ -80,11 +80,12 @@ def _places(table: Table, rows: np.ndarray) -> str:
     return ", ".join(map(table.place, rows[:SHOWN].tolist()))
 
 
-def way_out(what: str, key: str, share: float) -> str:
-    """The end of a fix: the limit that admits a share of faulty bars. Empty if it is most bars: the
-    file is wrong then.
+def suggest_limit(what: str, key: str, share: float) -> str:
+    """Return the end of a fix: the limit that admits a share of faulty bars.
 
-    what: what the flag does with those bars. key: of `data`, with a flag of the same name.
+    Empty if it is most bars: the file is wrong then.
+    what: what the flag does with those bars.
+    key: of `data`, with a flag of the same name.
     """
     if share > MOST_TOLERATED:
         return ""
@@ -93,11 +94,10 @@ def way_out(what: str, key: str, share: float) -> str:
 
 
 def widen(table: Table, seconds: np.ndarray, bid: Side, ask: Side) -> tuple[Side, tuple[str, ...]]:
-    """(the ask, raised to the bid wherever it lies below, notes). A note counts the crossed bars
-    per date.
+    """Raise the ask to the bid wherever it lies below -> (the ask, notes).
 
-    The maximum is taken field by field. It keeps the high the highest and the low the lowest, so
-    the result is a valid bar.
+    A note counts the crossed bars per date. The maximum is taken field by field. It keeps the high
+    the highest and the low the lowest, so the result is a valid bar.
     """
     crossed = np.any([a < b for a, b in zip(ask, bid, strict=True)], axis=0)
     if not crossed.any():
@@ -148,9 +148,12 @@ MAX_TICKS = (
 
 
 def map_columns(table: Table, given: Mapping[str, str]) -> tuple[dict[str, str], bool, list[str]]:
-    """(field -> column name; whether the prices are bid and ask columns; what was assumed): from the
-    explicit map `given`, then from obvious names, which are noted. A file is read as quotes as
-    `given` maps its columns, else if it has all eight of them; one-sided prices are then not read.
+    """Map fields to column names.
+
+    Returns (field -> column name; whether the prices are bid and ask columns; what was assumed).
+    Columns come from the explicit map `given`, then from obvious names, which are noted. A file is
+    read as quotes as `given` maps its columns, else if it has all eight of them; one-sided prices
+    are then not read.
     """
     names, notes, missing = {}, list[str](), {}
     present = table.names
@@ -222,9 +225,9 @@ def map_columns(table: Table, given: Mapping[str, str]) -> tuple[dict[str, str],
 
 
 def product_of(symbol: str, own: str = "") -> str:
-    """The market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD; empty if it is
-    unknown.
+    """Return the market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD.
 
+    Empty if it is unknown.
     own: symbol of a user's market, in addition to the known ones.
     """
     text = symbol.upper().replace("/", "").lstrip("@$")
@@ -244,9 +247,9 @@ def one_contract(
     roll: Roll,
     follows: str = "",
 ) -> Table:
-    """The rows of the contract to read, or of all contracts that `roll` splices. follows: as in
-    `roll_rows`.
+    """Select the rows of the contract to read, or of all contracts that `roll` splices.
 
+    follows: as in `roll_rows`.
     Raises DataError for spreads, other products, unknown contracts, several contracts without a
     roll, and for several values in a column that may hold one only.
     """
@@ -254,7 +257,7 @@ def one_contract(
     if expiry:
         table = _choose(table, keys, expiry)
     elif roll != "off":
-        table = _rolled(table, keys, roll, follows)
+        table = _select_contracts(table, keys, roll, follows)
     for key in keys:
         values = table.texts(key)
         counts = values.value_counts()
@@ -286,7 +289,7 @@ def one_contract(
                 )
         if len(counts) > 1 and not expiry and roll == "off":
             table.fault(
-                f"column '{key}' holds {len(counts)} contracts: {_listed(counts)}",
+                f"column '{key}' holds {len(counts)} contracts: {_list_counts(counts)}",
                 f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
                 "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}",
             )
@@ -294,19 +297,19 @@ def one_contract(
         counts = table.texts(name).value_counts()
         if len(counts) > 1:
             table.fault(
-                f"column '{name}' holds {len(counts)} {what}: {_listed(counts)}",
+                f"column '{name}' holds {len(counts)} {what}: {_list_counts(counts)}",
                 "keep the rows of one of them",
             )
     table.check()
     return table
 
 
-def _listed(counts: Any) -> str:
+def _list_counts(counts: Any) -> str:
     return ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
 
 
-def _rolled(table: Table, keys: list[str], roll: Roll, follows: str) -> Table:
-    """Rows of the contracts that an explicit roll names; all rows for 'volume'."""
+def _select_contracts(table: Table, keys: list[str], roll: Roll, follows: str) -> Table:
+    """Select rows of the contracts that an explicit roll names; all rows for 'volume'."""
     if not keys and follows:
         raise table.refusal(
             f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
@@ -331,11 +334,11 @@ def _rolled(table: Table, keys: list[str], roll: Roll, follows: str) -> Table:
         else:
             table.fault(f"data.roll: {missing}", f"name contracts of the file: {known}")
     table.check()
-    return table.chosen(cells.isin(list(roll)).to_numpy(bool))
+    return table.select(cells.isin(list(roll)).to_numpy(bool))
 
 
 def _choose(table: Table, keys: list[str], expiry: str) -> Table:
-    """Rows of one contract."""
+    """Select the rows of one contract."""
     if not keys:
         raise table.refusal(
             f"data.expiry={expiry}, but the file has no expiry or symbol column",
@@ -344,7 +347,7 @@ def _choose(table: Table, keys: list[str], expiry: str) -> Table:
     for key in keys:
         match = (table.texts(key) == expiry).to_numpy(bool)
         if match.any():
-            return table.chosen(match)
+            return table.select(match)
     counts = table.texts(keys[0]).value_counts()
     raise table.refusal(
         f"no row of contract '{expiry}' in column '{keys[0]}'",
@@ -353,7 +356,7 @@ def _choose(table: Table, keys: list[str], expiry: str) -> Table:
 
 
 def newest_first(table: Table, name: str, seconds: np.ndarray) -> bool:
-    """Whether most rows are earlier than the row before, which is a fault of the file."""
+    """Return whether most rows are earlier than the row before, which is a fault of the file."""
     backwards = np.diff(seconds) < 0
     if 2 * backwards.sum() <= len(seconds):
         return False
@@ -366,8 +369,9 @@ def newest_first(table: Table, name: str, seconds: np.ndarray) -> bool:
 
 
 def parse_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> int:
-    """The bar length in seconds: the most common step. Unsorted, duplicate and irregular stamps are
-    faults.
+    """Return the bar length in seconds: the most common step.
+
+    Unsorted, duplicate and irregular stamps are faults.
     """
     if len(seconds) < 2:
         table.fault(
@@ -413,7 +417,7 @@ def parse_prices(
     contract: Contract,
     price_scale: float,
 ) -> tuple[Side, list[str]]:
-    """(the prices of the rows as int32 ticks, what was assumed).
+    """Parse the prices of the rows -> (int32 ticks, what was assumed).
 
     Raises DataError, with all faults so far, if most bars of a year are implausible: the market or
     the unit is the wrong one, and faults about the tick would only hide the cause.
@@ -442,7 +446,7 @@ def parse_prices(
 
 
 def parse_volume(table: Table, names: Mapping[str, str]) -> np.ndarray:
-    """Volume, float64[n]: 0 without such a column."""
+    """Parse the volume (float64[n]): 0 without such a column."""
     if "volume" not in names:
         return np.zeros(len(table))
     volume = parse_numbers(table, names["volume"], "volume")
@@ -451,7 +455,7 @@ def parse_volume(table: Table, names: Mapping[str, str]) -> np.ndarray:
 
 
 def parse_numbers(table: Table, name: str, what: str) -> np.ndarray:
-    """A column as float64. Cells that are no numbers are faults, and become NaN."""
+    """Parse a column as float64. Cells that are no numbers are faults, and become NaN."""
     values = table.numbers(name)
     bad = ~np.isfinite(values)
     fix = "remove the row or write a plain number with a decimal point"
@@ -462,9 +466,9 @@ def parse_numbers(table: Table, name: str, what: str) -> np.ndarray:
 def _ticks(
     table: Table, name: str, points: np.ndarray, contract: Contract
 ) -> tuple[np.ndarray, list[str]]:
-    """(one price column in ticks, int32[n], notes). Prices off the tick or beyond MAX_TICKS are
-    faults.
+    """Convert one price column to ticks -> (int32[n], notes).
 
+    Prices off the tick or beyond MAX_TICKS are faults.
     points: float64[n]; NaN, which is a fault already, becomes 1 tick.
     """
     exact = points / float(contract.tick_size)
@@ -505,12 +509,11 @@ MOST = 0.25  # ticks: with half a spacing of 32-bit floats below it, one tick al
 
 
 def allowed_noise(points: np.ndarray, tick: float) -> np.ndarray | float:
-    """How far each price may lie from its tick, in ticks: float64[n], or one number for all.
+    """Return how far each price may lie from its tick, in ticks: float64[n], or one number for all.
 
     points: float64[n], NaN where a cell was not a number. If every price is exactly a 32-bit float,
-        each was rounded to
-    one, so it may lie half a spacing of 32-bit floats from its tick. That is allowed as long as the
-    nearest tick is the only one that it can have been.
+        each was rounded to one, so it may lie half a spacing of 32-bit floats from its tick. That
+        is allowed as long as the nearest tick is the only one that it can have been.
     """
     read = np.nan_to_num(points, nan=1.0)
     single = np.clip(read, -LARGEST, LARGEST).astype(np.float32)
@@ -531,11 +534,11 @@ def check_range(
     contract: Contract,
     price_scale: float,
 ) -> list[str]:
-    """Check that prices are plausible for the market in their year, to refuse bars of another
-    market or unit. Returns notes.
+    """Check that prices are plausible for the market in their year.
 
-    points: float64[n] for each price field, the file's prices times `price_scale`. Raises DataError
-        if most bars of a year are implausible.
+    This refuses bars of another market or unit. Returns notes.
+    points: float64[n] for each price field, the file's prices times `price_scale`.
+    Raises DataError if most bars of a year are implausible.
     """
     other_market, unknown = False, list[int]()
     years = years_of(seconds)
@@ -579,8 +582,10 @@ def check_range(
 def _fix(
     contract: Contract, price_scale: float, bounds: tuple[float, float], close: np.ndarray
 ) -> str:
-    """What to set. If another power of ten brings the closes into the range, the unit that the file
-    seems to have.
+    """Say what to set.
+
+    Names the unit that the file seems to have if another power of ten brings the closes into
+    the range.
     """
     known = close[np.isfinite(close)]
     middle = float(np.median(known)) if len(known) else 0.0

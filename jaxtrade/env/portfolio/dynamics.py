@@ -63,12 +63,15 @@ MOST_BASES = 20  # the largest notional that an impact may have, in bases: 20 * 
 
 
 def notional(contracts: Array, price: Array, contract: ContractParams) -> Array:
-    """int32 mills >= 0: value of `contracts` (any sign) at `price` (ticks), elementwise."""
+    """Return the value of `contracts` (any sign) at `price` (ticks), elementwise.
+
+    It is int32 mills >= 0.
+    """
     return jnp.abs(money_of(contracts * price, contract))
 
 
 def root_of(value: Array) -> Array:
-    """floor(sqrt(value)) of int32 0 <= value <= 20 * 10^8, exactly.
+    """Return floor(sqrt(value)) of int32 0 <= value <= 20 * 10^8, exactly.
 
     The float32 root is less than one away from the exact root, so at most one correction is needed
     on each side.
@@ -79,8 +82,9 @@ def root_of(value: Array) -> Array:
 
 
 def share_of(value: Array, costs: CostParams) -> Array:
-    """int32 mills: the part of a notional `value` (mills) that a fill of it pays, rounded once,
-    half to even.
+    """Return the part of a notional `value` (mills) that a fill of it pays (int32 mills).
+
+    It is rounded once, half to even.
     """
     rate = jnp.int32(0) if costs.rate is None else costs.rate
     if costs.impact is not None:
@@ -91,8 +95,10 @@ def share_of(value: Array, costs: CostParams) -> Array:
 
 
 def fill_cost(contracts: Array, value: Array, contract: ContractParams, costs: CostParams) -> Array:
-    """int32 mills: all costs of a fill but slippage; 0 without contracts. value: its notional
-    (mills), elementwise.
+    """Return all costs of a fill but slippage (int32 mills); 0 without contracts.
+
+    Args:
+        value: its notional (mills), elementwise.
     """
     size = jnp.abs(contracts)
     return jnp.where(size > 0, size * contract.commission + costs.fee + share_of(value, costs), 0)
@@ -107,7 +113,10 @@ def fill_cost(contracts: Array, value: Array, contract: ContractParams, costs: C
 
 
 class Terms(NamedTuple):
-    """What a fill of the bar costs. contract: leaves [S], figures of this bar."""
+    """What a fill of the bar costs.
+
+    contract: leaves [S], those of this bar.
+    """
 
     contract: ContractParams
     costs: CostParams
@@ -123,8 +132,10 @@ class Fill(NamedTuple):
 
 
 class Book(NamedTuple):
-    """The legs inside a bar. cash, cost: int32[S] mills booked in the bar. turnover: int32[]
-    mills.
+    """The legs inside a bar.
+
+    cash, cost: int32[S] mills booked in the bar.
+    turnover: int32[] mills.
     """
 
     quantity: Array
@@ -135,7 +146,7 @@ class Book(NamedTuple):
 
     @classmethod
     def of(cls, legs: Legs) -> Book:
-        """The legs at the start of a bar."""
+        """Return the legs at the start of a bar."""
         zero = jnp.zeros_like(legs.quantity)
         return cls(legs.quantity, legs.paid, zero, zero, jnp.int32(0))
 
@@ -145,11 +156,11 @@ class Book(NamedTuple):
         return jnp.sign(self.quantity)
 
     def marks(self, prices: Array, contract: ContractParams) -> Array:
-        """int32[S] mills: open profit of each leg at `prices` (int32[S] ticks)."""
+        """Return the open profit (int32[S] mills) of each leg at `prices` (int32[S] ticks)."""
         return money_of(self.quantity * prices - self.paid, contract)
 
     def worth(self, prices: Array, contract: ContractParams) -> Array:
-        """int32[] mills: booked cash plus open profit of all legs."""
+        """Return booked cash plus open profit of all legs (int32[] mills)."""
         return self.cash.sum() + self.marks(prices, contract).sum()
 
 
@@ -181,9 +192,10 @@ def close_part(
 ) -> tuple[Book, Fill]:
     """Close each leg down to `keep` contracts at `price` (both int32[S], slipped).
 
-    keep: of the sign of the position or 0, and not larger. cost: int32[S] mills instead of the
-        fill's own costs.
-    partly: static; False if each leg is closed whole or not at all, which needs no division.
+    Args:
+        keep: of the sign of the position or 0, and not larger.
+        cost: int32[S] mills instead of the fill's own costs.
+        partly: static; False if each leg is closed whole or not at all, which needs no division.
     """
     change = keep - book.quantity
     when = change != 0
@@ -199,8 +211,9 @@ def close_part(
 
 
 def open_part(book: Book, want: Array, price: Array, terms: Terms) -> tuple[Book, Fill]:
-    """Open what each leg lacks of `want` contracts at `price` (both int32[S], slipped). No leg may
-    have another side.
+    """Open what each leg lacks of `want` contracts at `price` (both int32[S], slipped).
+
+    No leg may have another side.
     """
     change = want - book.quantity
     fill = Fill(change, jnp.where(change != 0, price, 0))
@@ -210,9 +223,13 @@ def open_part(book: Book, want: Array, price: Array, terms: Terms) -> tuple[Book
 def orders(
     book: Book, want: Array, quote: Quote, terms: Terms, partly: bool
 ) -> tuple[Book, Fill, Fill]:
-    """Fill the orders at the open: what is closed, then what is opened -> (book, closed, opened).
+    """Fill the orders at the open and return (book, closed, opened).
 
-    want: int32[S] contracts. partly: as in `close_part`.
+    Legs are closed first, then opened.
+
+    Args:
+        want: int32[S] contracts.
+        partly: as in `close_part`.
     """
     held, slip = book.side, terms.contract.slippage
     same = jnp.sign(want) == held
@@ -228,26 +245,34 @@ def orders(
 def leave(
     book: Book, when: Array, price: Array, terms: Terms, cost: Array | None = None
 ) -> tuple[Book, Fill]:
-    """All legs leave at `price` (int32[S] ticks) less slippage, if `when` (bool[])."""
+    """Close all legs at `price` (int32[S] ticks) less slippage, if `when` (bool[])."""
     keep = jnp.where(when, 0, book.quantity)
     return close_part(book, keep, price - book.side * terms.contract.slippage, terms, cost)
 
 
 class Floors(NamedTuple):
-    """The floors of the account inside a bar. account: that at the start of the bar. high: int32[]
-    mills, the highest sum of cash and marks in the bar so far."""
+    """The floors of the account inside a bar.
+
+    account: that at the start of the bar.
+    high: int32[] mills, the highest sum of cash and marks in the bar so far.
+    """
 
     account: Account
     limits: AccountParams
     high: Array
 
-    def marked(self, worth: Array) -> Floors:
-        """The floors after a mark of all legs, cash of the bar included."""
+    def mark(self, worth: Array) -> Floors:
+        """Update the floors after a mark of all legs, cash of the bar included."""
         return self._replace(high=jnp.maximum(self.high, worth))
 
     def room(self, worth: Array) -> Array:
-        """int32[] mills that net equity is above the higher floor; at most 0 if the floor is met.
-        worth: net of exit costs. Without a floor it is positive."""
+        """Return how far net equity is above the higher floor (int32[] mills).
+
+        It is at most 0 if the floor is met. Without a floor it is positive.
+
+        Args:
+            worth: net of exit costs.
+        """
         raised = rules.high_water_at(self.account, self.account.balance + self.high, self.limits)
         floor = rules.highest_floor(self.account.replace(high_water=raised), self.limits)
         return jnp.where(floor == rules.NO_FLOOR, 1, self.account.balance + worth - floor)
@@ -263,7 +288,7 @@ def _steps(
     floors: Floors,
     terms: Terms,
 ) -> Array:
-    """int32[S] ticks: the prices of the first step at which the floor is met, where `met`.
+    """Return the prices of the first step at which the floor is met, where `met` (int32[S] ticks).
 
     Net equity never rises from one step to the next, so the step is found by halving. The loop does
     nothing in a batch without a breach, which is the usual case.
@@ -289,8 +314,10 @@ def _steps(
 def liquidation(
     book: Book, quote: Quote, floors: Floors, terms: Terms
 ) -> tuple[Book, Fill, Floors]:
-    """The floors inside the bar, after its orders -> (book, what was liquidated, floors after the
-    favourable marks).
+    """Apply the floors inside the bar, after its orders.
+
+    Returns:
+        (book, what was liquidated, floors after the favourable marks).
     """
     side = book.side
     prices = quote.leaving(side)
@@ -301,19 +328,21 @@ def liquidation(
     opening = held & (floors.room(book.worth(prices.open, terms.contract) - exits) <= 0)
     best = jnp.where(side > 0, prices.high, prices.low)
     worst = jnp.where(side > 0, prices.low, prices.high)
-    raised = floors.marked(book.worth(best, terms.contract))
+    raised = floors.mark(book.worth(best, terms.contract))
     met = held & (raised.room(book.worth(worst, terms.contract) - exits) <= 0)
     level = _steps(book, prices.open, worst, met, opening, exits, raised, terms)
     level = jnp.where(opening, prices.open, level)
     after, fill = leave(book, opening | met, level, terms, each)
     # A liquidation at the open comes before any favourable price.
-    high = jnp.where(opening, floors.marked(after.cash.sum()).high, raised.high)
+    high = jnp.where(opening, floors.mark(after.cash.sum()).high, raised.high)
     return after, fill, raised._replace(high=high)
 
 
 def exit_reason(liquidated: Fill, flat: Fill, complete: Array) -> Array:
-    """int32[S] `ExitReason` of the exits of a bar that no order asked for. complete: bool[] of the
-    session.
+    """Return the `ExitReason` of the exits of a bar that no order asked for (int32[S]).
+
+    Args:
+        complete: bool[] of the session.
     """
     forced = jnp.where(complete, ExitReason.FLAT, ExitReason.END_OF_DATA)
     reason = jnp.where(flat.quantity != 0, forced, ExitReason.NONE)
@@ -328,9 +357,11 @@ def transition(
 ) -> tuple[PortfolioState, PortfolioEvent]:
     """Advance one shared bar with all legs, without session jump or reset.
 
-    partly: static, as in `close_part`. want: int32[S] contracts from the next open on.
-        `state.row` must be a
-    decision bar.
+    `state.row` must be a decision bar.
+
+    Args:
+        partly: static, as in `close_part`.
+        want: int32[S] contracts from the next open on.
     """
     market, row = params.market, state.row + 1
     quote, terms = quote_at(market, row), Terms(rules.contract_at(params, row), params.costs)
@@ -363,20 +394,20 @@ def transition(
         state.account,
         book.cash.sum(),
         Marks(floors.high, marks.sum()),
-        event.filled.any(),
+        event.has_fill.any(),
         params.account,
     )
     event = event.replace(floor=rules.drawdown_floor(account, params.account), breach=breach)
-    legs, stats = _booked(state, book, marks, event, terms.contract)
+    legs, stats = _book_legs(state, book, marks, event, terms.contract)
     return state.replace(
         row=row, time=state.time + 1, legs=legs, account=account, stats=stats
     ), event
 
 
-def _booked(
+def _book_legs(
     state: PortfolioState, book: Book, marks: Array, event: PortfolioEvent, contract: ContractParams
 ) -> tuple[Legs, EpisodeStats]:
-    """The legs after the bar, and the statistics with its fills.
+    """Return the legs after the bar, and the statistics with its fills.
 
     A round turn ends when a leg is flat or changes its side. It is won if all that the leg booked
     since it was flat is positive; of a flip, the costs of the new side count to the old one.
@@ -415,8 +446,9 @@ def _booked(
 
 
 def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioState:
-    """The state at the first decision bar of the next session of the split. The account is carried
-    over.
+    """Return the state at the first decision bar of the next session of the split.
+
+    The account is carried over.
     """
     following = dynamics.next_session(state, params)
     return following.replace(orders=jnp.int32(0), last_order=jnp.int32(NEVER))
@@ -425,6 +457,7 @@ def next_session(state: PortfolioState, params: PortfolioParams) -> PortfolioSta
 @dataclass(frozen=True)
 class PortfolioEnv(MarketEnv[PortfolioState]):
     """The environment of `allocate`: shared bars of several symbols, held jointly in one account.
+
     Static and hashable, as `TradingEnv`. symbols: in the order of the legs.
 
     Observation: float32[D], of each symbol in turn, then of the account (`observation_spec` has
@@ -505,8 +538,9 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
         seed: Array | int = 0,
         episode: Array | int = 0,
     ) -> PortfolioState:
-        """A new account, flat, at the close of shared bar `row`, which lies in session `slot` of
-        the split.
+        """Open a new account, flat, at the close of shared bar `row`.
+
+        The bar lies in session `slot` of the split.
         """
         return PortfolioState(
             row=jnp.int32(row),
@@ -528,15 +562,15 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
         return self.reset_at(params, slot, row, seed, episode)
 
     def mask(self, state: PortfolioState, params: PortfolioParams) -> Array:
-        """bool[A]: the legal actions at `state`."""
+        """Return the legal actions at `state` (bool[A])."""
         return observation.choices(self.allocate, state, params).legal
 
     def ref(self, state: PortfolioState, params: PortfolioParams) -> ObservationRef:
-        """The stored form of the observation at `state`."""
+        """Return the stored form of the observation at `state`."""
         return observation.make_ref(self.allocate, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: PortfolioParams) -> Array:
-        """float32[D]: the observation of a reference."""
+        """Return the observation of a reference (float32[D])."""
         values = observation.observe(self.config, self.allocate, ref, params)
         chex.assert_shape(values, (self.observation_size,))
         return values
@@ -544,25 +578,28 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
     def transition(
         self, state: PortfolioState, want: Array, params: PortfolioParams
     ) -> tuple[PortfolioState, PortfolioEvent]:
-        """One shared bar with the wanted contracts int32[S]; see `dynamics.transition`."""
-        return transition(observation.partly(self.allocate), state, want, params)
+        """Advance one shared bar with the wanted contracts int32[S]; see `dynamics.transition`."""
+        return transition(observation.may_close_part(self.allocate), state, want, params)
 
-    def ordered(
+    def place_order(
         self, state: PortfolioState, action: Array, params: PortfolioParams
     ) -> tuple[PortfolioState, Array, Array]:
-        """-> (state with the order counted, wanted contracts int32[S], bool[] whether the action is
-        illegal).
+        """Decode an action to an order.
+
+        Returns:
+            (state with the order counted, wanted contracts int32[S], bool[] whether the
+            action is illegal).
         """
         known = observation.choices(self.allocate, state, params)
         chosen = jnp.arange(self.num_actions) == action
         legal = (known.legal & chosen).any()
         want = jnp.where(legal, (known.quantity * chosen[:, None]).sum(axis=0), state.legs.quantity)
         changed = jnp.where(legal, (known.changed * chosen).sum(), 0)
-        return self.counted(state, changed), want.astype(jnp.int32), ~legal
+        return self.count_order(state, changed), want.astype(jnp.int32), ~legal
 
     @staticmethod
-    def counted(state: PortfolioState, changed: Array) -> PortfolioState:
-        """The state after an order that changes `changed` legs (int32[]; 0 is no order)."""
+    def count_order(state: PortfolioState, changed: Array) -> PortfolioState:
+        """Count an order that changes `changed` legs (int32[]; 0 is no order) in the state."""
         return state.replace(
             orders=state.orders + changed.astype(jnp.int32),
             last_order=jnp.where(changed > 0, state.row, state.last_order),
@@ -571,11 +608,13 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
     def advance(
         self, state: PortfolioState, action: Array, params: PortfolioParams
     ) -> tuple[PortfolioState, Outcome[ObservationRef]]:
-        """Decode an action (int32[]) and advance one shared bar, without auto-reset. At the end of
-        a session it jumps to the next one."""
+        """Decode an action (int32[]) and advance one shared bar, without auto-reset.
+
+        At the end of a session it jumps to the next one.
+        """
         chex.assert_rank(action, 0)
         chex.assert_type(action, int)
-        before, want, illegal = self.ordered(state, action, params)
+        before, want, illegal = self.place_order(state, action, params)
         moved, event = self.transition(before, want, params)
         end = end_reason(moved, params)
         step = StepEvent(action, illegal, event, self.actions)

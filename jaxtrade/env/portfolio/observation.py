@@ -35,7 +35,7 @@ WORDS = {0: "FLAT", 1: "LONG", -1: "SHORT"}
 
 
 def action_names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the A actions, in the order of their ids."""
+    """List the names of the A actions, in the order of their ids."""
     if config.actions == "increment":
         return ("HOLD", *(f"{word}_{symbol}" for symbol in symbols for word in ("BUY", "SELL")))
     if config.actions == "table":
@@ -47,7 +47,7 @@ def action_names(config: AllocateConfig, symbols: tuple[str, ...]) -> tuple[str,
 
 
 def _moves(config: AllocateConfig, count: int) -> np.ndarray:
-    """int32[A, S]: units that an action adds (`increment`), or the sign of its targets."""
+    """Return the units that an action adds (`increment`) or its targets' sign (int32[A, S])."""
     if config.actions == "increment":
         moves = np.zeros((2 * count + 1, count), np.int32)
         for s in range(count):
@@ -58,17 +58,21 @@ def _moves(config: AllocateConfig, count: int) -> np.ndarray:
     return np.array(list(itertools.product(SIDES, repeat=count)), np.int32)
 
 
-def wanted(config: AllocateConfig, units: Array, max_units: Array) -> Array:
-    """int32[A, S]: units of each symbol after each action. units: int32[S], those held. max_units:
-    int32[].
+def list_targets(config: AllocateConfig, units: Array, max_units: Array) -> Array:
+    """Return the units of each symbol after each action (int32[A, S]).
+
+    Args:
+        units: int32[S], those held.
+        max_units: int32[].
     """
     moves = jnp.asarray(_moves(config, units.shape[-1]))
     return units + moves if config.actions == "increment" else moves * max_units
 
 
-def partly(config: AllocateConfig) -> bool:
-    """Whether an order may close a part of a leg. Then the price paid for the part needs a
-    division.
+def may_close_part(config: AllocateConfig) -> bool:
+    """Return whether an order may close a part of a leg.
+
+    Then the price paid for the part needs a division.
     """
     return config.actions == "increment" and config.max_units > 1
 
@@ -77,8 +81,11 @@ def partly(config: AllocateConfig) -> bool:
 
 
 class Choices(NamedTuple):
-    """What each action would do. quantity: int32[A, S] contracts. changed: int32[A] legs. legal:
-    bool[A].
+    """What each action would do.
+
+    quantity: int32[A, S] contracts.
+    changed: int32[A] legs.
+    legal: bool[A].
     """
 
     quantity: Array
@@ -86,22 +93,22 @@ class Choices(NamedTuple):
     legal: Array
 
 
-def wait(state: PortfolioState, params: PortfolioParams) -> Array:
-    """int32[]: bars until an order is allowed by `cooldown` and `gate`; 0 if one is allowed now."""
+def bars_until_order(state: PortfolioState, params: PortfolioParams) -> Array:
+    """Return the bars until `cooldown` and `gate` allow an order; 0 if they do now (int32[])."""
     limits, first = params.limits, params.market.sessions.first[params.sessions.ids[state.slot]]
     cool = jnp.maximum(state.last_order + limits.cooldown + 1 - state.row, 0)
     return cool + (first - state.row - cool) % limits.gate
 
 
 def trades_left(state: PortfolioState, params: PortfolioParams) -> Array:
-    """int32[]: legs that orders may still change in this session."""
+    """Return the number of legs that orders may still change in this session (int32[])."""
     return params.limits.trades - state.orders
 
 
 def choices(config: AllocateConfig, state: PortfolioState, params: PortfolioParams) -> Choices:
-    """The actions at the close of `state.row`. It reads no later bar."""
+    """Return the actions at the close of `state.row`. It reads no later bar."""
     limits, held = params.limits, state.legs.quantity
-    units = wanted(config, held // limits.size, limits.max_units)
+    units = list_targets(config, held // limits.size, limits.max_units)
     quantity = units * limits.size
     differs = quantity != held
     changed = differs.sum(axis=-1)
@@ -112,7 +119,7 @@ def choices(config: AllocateConfig, state: PortfolioState, params: PortfolioPara
         & (sizes.sum(axis=-1) <= limits.max_total)
         & (jnp.abs(quantity).sum(axis=-1) <= params.account.max_contracts)
     )
-    permitted = (wait(state, params) == 0) & (changed <= trades_left(state, params))
+    permitted = (bars_until_order(state, params) == 0) & (changed <= trades_left(state, params))
     legal = (changed == 0) | (permitted & (~opens | (within & rules.may_open(state, params))))
     return Choices(quantity, changed, legal)
 
@@ -135,7 +142,8 @@ MOST_WAITING = 10.0  # bars and trades are shown in tens, at most 1
 class AccountNow(NamedTuple):
     """The visible part of the account, int32[]: equity, room above the higher floor (mills;
     `NO_LEVEL` without one), bars to the flat time, bars until an order is allowed, legs that orders
-    may still change."""
+    may still change.
+    """
 
     equity: Array
     room: Array
@@ -147,7 +155,7 @@ class AccountNow(NamedTuple):
 def make_spec(
     config: EnvConfig, allocate: AllocateConfig, symbols: tuple[str, ...]
 ) -> ObservationSpec:
-    """The slots: of each symbol in turn, then of the account (`preset: full`)."""
+    """List the slots: of each symbol in turn, then of the account (`preset: full`)."""
     slots, full = [], allocate.preset == "full"
     for symbol in symbols:
         slots += [feature_slot(name, f"[t].{symbol}") for name in context_features(config.task)]
@@ -160,9 +168,12 @@ def make_spec(
 def make_ref(
     allocate: AllocateConfig, state: PortfolioState, mask: Array, params: PortfolioParams
 ) -> ObservationRef:
-    """The reference of the observation at `state`. mask: bool[A] of the same state.
+    """Build the reference of the observation at `state`.
 
     The entry of a leg is the mean price paid, rounded up to whole ticks.
+
+    Args:
+        mask: bool[A] of the same state.
     """
     legs, market = state.legs, params.market
     size, side = jnp.abs(legs.quantity), jnp.sign(legs.quantity)
@@ -177,7 +188,7 @@ def make_ref(
             state.account.equity,
             room,
             market.bars_to_flat[state.row],
-            wait(state, params),
+            bars_until_order(state, params),
             trades_left(state, params),
         )
     shown = jnp.stack([legs.quantity, entry, -none, none, bars], axis=-1)
@@ -194,8 +205,9 @@ def make_ref(
 def observe(
     config: EnvConfig, allocate: AllocateConfig, ref: ObservationRef, params: PortfolioParams
 ) -> Array:
-    """float32[D]. It reads the reference, the views of the symbols at their rows, and constants of
-    `params`.
+    """Compute the observation (float32[D]).
+
+    It reads the reference, the views of the symbols at their rows, and constants of `params`.
 
     Raises ConfigError if the market was made for another task or scaling.
     """
@@ -220,14 +232,15 @@ def observe(
 
 
 def _leg(allocate: AllocateConfig, leg: Array, s: int, params: PortfolioParams) -> Array:
-    """float32[1]: the position as a share of the largest one."""
+    """Return the position as a share of the largest one (float32[1])."""
     most = params.limits.size[s] * params.limits.max_units
     return leg[:1].astype(jnp.float32) * (1.0 / most.astype(jnp.float32))
 
 
 def _open(leg: Array, view: MarketView, row: Array) -> Array:
-    """float32[2]: open profit per contract in ATRs of the symbol, and holding time in bars /
-    390.
+    """Return the open profit and the holding time of a leg (float32[2]).
+
+    The profit is per contract in ATRs of the symbol, the time in bars / 390.
     """
     now = dict(zip(NOW, view.now[row], strict=True))
     base, quantity, entry, bars = view.base, leg[0], leg[1], leg[4]
@@ -238,7 +251,7 @@ def _open(leg: Array, view: MarketView, row: Array) -> Array:
 
 
 def _account(seen: AccountNow, params: PortfolioParams) -> Array:
-    """float32[5]: the values of `ACCOUNT`."""
+    """Compute the values of `ACCOUNT` (float32[5])."""
     unit, ten = 1.0 / params.account.risk_unit, 1.0 / MOST_WAITING
     equity, room, to_flat, waiting, left = (x.astype(jnp.float32) for x in seen)
     return jnp.stack(

@@ -26,7 +26,7 @@ from jaxtrade.env.portfolio.state import (
     PortfolioState,
 )
 from jaxtrade.env.reward_presets import OF_SEVERAL, resolve_reward
-from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stacked
+from jaxtrade.env.rules import account_params, contract_params, largest_ticks, stack_contracts
 from jaxtrade.env.state import OFF
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, SessionSet
@@ -50,7 +50,7 @@ SHARED = (
 
 
 def _share(mills: Array, params: PortfolioParams) -> Array:
-    """Mills as a share of the start balance. A factor, as in `env.rewards`."""
+    """Return mills as a share of the start balance. A factor, as in `env.rewards`."""
     return mills.astype(jnp.float32) * (1.0 / params.account.start_balance)
 
 
@@ -61,28 +61,28 @@ def _change(prev: PortfolioState, next: PortfolioState, params: PortfolioParams)
 def realised_return(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """Booked profit of the bar less all costs, open profit left out / start balance."""
+    """Return booked profit of the bar less all costs, open profit left out / start balance."""
     return _share(next.account.balance - prev.account.balance, params)
 
 
 def cost_share(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """Costs of the bar without slippage / start balance. Equity has paid them already."""
+    """Return costs of the bar without slippage / start balance. Equity has paid them already."""
     return _share(step.event.cost.sum(), params)
 
 
 def turnover(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """Notional of the bar's fills / start balance."""
+    """Return notional of the bar's fills / start balance."""
     return _share(step.event.turnover, params)
 
 
 def turnover_squared(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """The square of `turnover`."""
+    """Return the square of `turnover`."""
     share = turnover(prev, next, step, params)
     return share * share
 
@@ -90,7 +90,7 @@ def turnover_squared(
 def return_squared(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """The square of `net_return`. Its sum is the realised variance of the episode."""
+    """Return the square of `net_return`. Its sum is the realised variance of the episode."""
     change = _change(prev, next, params)
     return change * change
 
@@ -98,8 +98,9 @@ def return_squared(
 def loss_squared(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """The square of `net_return` where it is negative, else 0. Its sum is the downside
-    semivariance.
+    """Return the square of `net_return` where it is negative, else 0.
+
+    Its sum is the downside semivariance.
     """
     change = jnp.minimum(_change(prev, next, params), 0.0)
     return change * change
@@ -108,8 +109,9 @@ def loss_squared(
 def drawdown(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """(highest equity at a close of the episode - equity) / start balance, in every bar. A level,
-    not a change.
+    """Return (highest equity at a close of the episode - equity) / start balance, in every bar.
+
+    It is a level, not a change.
     """
     peak = jnp.maximum(next.stats.peak, next.account.equity)
     return _share(peak - next.account.equity, params)
@@ -118,7 +120,7 @@ def drawdown(
 def drawdown_squared(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """The square of `drawdown`."""
+    """Return the square of `drawdown`."""
     level = drawdown(prev, next, step, params)
     return level * level
 
@@ -126,19 +128,22 @@ def drawdown_squared(
 def trades_ordered(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """Number of symbols whose position an order changed in the bar."""
-    return step.event.ordered.sum().astype(jnp.float32)
+    """Return the number of symbols whose position an order changed in the bar."""
+    return step.event.has_order.sum().astype(jnp.float32)
 
 
 def position_changed(
     prev: PortfolioState, next: PortfolioState, step: JointStep, params: PortfolioParams
 ) -> Array:
-    """1 if an order changed a position in the bar, of however many symbols."""
-    return step.event.ordered.any().astype(jnp.float32)
+    """Return 1 if an order changed a position in the bar, of however many symbols."""
+    return step.event.has_order.any().astype(jnp.float32)
 
 
 def portfolio_weights(config: RewardConfig) -> dict[str, float]:
-    """Term -> weight for several symbols. Raises ConfigError for a term that needs a single leg."""
+    """Return term -> weight for several symbols.
+
+    Raises ConfigError for a term that needs a single leg.
+    """
     weights = resolve_reward(config)
     if other := [name for name in weights if name not in (*SHARED, *OF_SEVERAL)]:
         raise ConfigError(
@@ -158,12 +163,15 @@ FARTHEST = (
 
 
 def _sizes(market: Portfolio, config: RunConfig) -> np.ndarray:
-    """int64[S] contracts per unit."""
+    """Return the contracts per unit (int64[S])."""
     return np.broadcast_to(np.array(config.allocate.size, np.int64), (len(market.members),)).copy()
 
 
 def cost_params(config: RunConfig) -> CostParams:
-    """The costs of `allocate` in integers. A rate or an impact of 0 is left out of the program."""
+    """Convert the costs of `allocate` to integers.
+
+    A rate or an impact of 0 is left out of the program.
+    """
     chosen = config.allocate
     rate, impact = round(chosen.cost_bp * 100), round(chosen.impact_bp * 10)
     return CostParams(
@@ -175,7 +183,7 @@ def cost_params(config: RunConfig) -> CostParams:
 
 
 def limit_params(market: Portfolio, config: RunConfig) -> LimitParams:
-    """The limits of `allocate`; those that are off are `OFF`."""
+    """Return the limits of `allocate`; those that are off are `OFF`."""
     chosen = config.allocate
     return LimitParams(
         size=jnp.array(_sizes(market, config), jnp.int32),
@@ -188,12 +196,12 @@ def limit_params(market: Portfolio, config: RunConfig) -> LimitParams:
 
 
 def _tick_mills(market: Portfolio) -> np.ndarray:
-    """int64[S] mills: the largest value of one tick of each symbol."""
+    """Return the largest value of one tick of each symbol (int64[S] mills)."""
     return largest_ticks(market.data, [contract.tick_mills for contract in market.contracts])
 
 
 def _check(market: Portfolio, config: RunConfig) -> None:
-    """Raises ConfigError if ticks, notionals or an episode's money could pass int32."""
+    """Raise ConfigError if ticks, notionals or an episode's money could pass int32."""
     data, held = market.data, _sizes(market, config) * config.allocate.max_units
     bid, ask = (
         {name: np.asarray(getattr(side, name), np.int64) for name in ("open", "high", "low")}
@@ -235,7 +243,7 @@ def _check_episode(
     ask: dict[str, np.ndarray],
     held: np.ndarray,
 ) -> None:
-    """Raises ConfigError if an episode could gain or lose more than int32 mills hold.
+    """Raise ConfigError if an episode could gain or lose more than int32 mills hold.
 
     The bound is that of `env.params`: limits that end the account, and else the most that the bars
     could move.
@@ -295,7 +303,7 @@ def make_portfolio_params(
     return PortfolioParams(
         market=market.data,
         sessions=sessions,
-        contract=stacked(
+        contract=stack_contracts(
             [contract_params(contract, config) for contract in market.contracts], market.data
         ),
         account=account,

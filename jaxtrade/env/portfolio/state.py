@@ -21,9 +21,10 @@ NEVER = -NO_LEVEL  # `PortfolioState.last_order` before the first order of a ses
 class CostParams(struct.PyTreeNode):
     """Traced costs of a fill besides commission and slippage; int32[].
 
-    fee: mills. rate: 10^-9 of the notional. impact: tenths of a basis point at a notional of `base`
-        mills. None
-    (static) for a rate or an impact of 0, so that nothing of it is compiled.
+    fee: mills.
+    rate: 10^-9 of the notional.
+    impact: tenths of a basis point at a notional of `base` mills. None (static) for a rate or an
+        impact of 0, so that nothing of it is compiled.
     """
 
     fee: Array
@@ -35,10 +36,12 @@ class CostParams(struct.PyTreeNode):
 class LimitParams(struct.PyTreeNode):
     """Traced limits of the orders, int32[]; a limit that is off is `OFF`.
 
-    size: int32[S] contracts per unit. max_units: units in one symbol. max_total: units in all of
-        them. cooldown: bars
-    between two orders. gate: orders at every gate-th bar of a session. trades: changed legs per
-    session.
+    size: int32[S] contracts per unit.
+    max_units: units in one symbol.
+    max_total: units in all of them.
+    cooldown: bars between two orders.
+    gate: orders at every gate-th bar of a session.
+    trades: changed legs per session.
     """
 
     size: Array
@@ -52,9 +55,9 @@ class LimitParams(struct.PyTreeNode):
 class PortfolioParams(struct.PyTreeNode):
     """The traced part of the environment, as `EnvParams` is for one symbol.
 
-    contract: figures of the contracts, leaves [S]; `tick_size` float32[S]. forced_start, advice,
-    symbol_weights: always None (static). monitor: static; whether episodes are counted for the
-        monitor.
+    contract: parameters of the contracts, leaves [S]; `tick_size` float32[S].
+    forced_start, advice, symbol_weights: always None (static).
+    monitor: static; whether episodes are counted for the monitor.
     """
 
     market: JointMarket
@@ -83,10 +86,10 @@ class PortfolioParams(struct.PyTreeNode):
 class Legs(struct.PyTreeNode):
     """The positions, int32[S] each.
 
-    paid: sum of signed contracts times fill price, ticks. mark: mills, open profit at the last
-        close. opened: shared
-    row of the bar in which the leg was opened. net: mills booked since the leg was flat, costs
-    included.
+    paid: sum of signed contracts times fill price, ticks.
+    mark: mills, open profit at the last close.
+    opened: shared row of the bar in which the leg was opened.
+    net: mills booked since the leg was flat, costs included.
     """
 
     quantity: Array
@@ -97,13 +100,14 @@ class Legs(struct.PyTreeNode):
 
     @classmethod
     def flat(cls, count: int) -> Legs:
-        """No position in any of `count` symbols."""
+        """Return no position in any of `count` symbols."""
         return cls(*[jnp.zeros(count, jnp.int32)] * 5)
 
 
 class Held(NamedTuple):
-    """What the rules of one symbol read of a position. quantity: int32[] contracts of all legs,
-    without signs.
+    """What the rules of one symbol read of a position.
+
+    quantity: int32[] contracts of all legs, without signs.
     """
 
     quantity: Array
@@ -113,8 +117,7 @@ class PortfolioState(struct.PyTreeNode):
     """The whole state of one environment between two shared bars; fields as in `EnvState`.
 
     last_order: int32[] row at which the last order of this session was decided, `NEVER` before.
-        orders: int32[] changed
-    legs in this session.
+    orders: int32[] changed legs in this session.
     """
 
     row: Array
@@ -141,13 +144,17 @@ class PortfolioEvent(struct.PyTreeNode):
     """Fills of one shared bar; int32[S] unless stated otherwise, quantities signed as the change of
     the position.
 
-    close_*: what an order closed. open_*: what an order opened. exit_*: what left by liquidation or
-        at the flat bar.
-    exit_reason: `ExitReason`. cash: mills, realised profit less costs. cost: mills, all costs but
-        slippage. profit:
-    mills, cash plus the change of the open profit: the symbol's share of the change of equity.
-    turnover: int32[] mills, notional of all fills. floor: int32[] mills, drawdown floor after the
-    bar. breach: bool[].
+    close_*: what an order closed.
+    open_*: what an order opened.
+    exit_*: what left by liquidation or at the flat bar.
+    exit_reason: `ExitReason`.
+    cash: mills, realised profit less costs.
+    cost: mills, all costs but slippage.
+    profit: mills, cash plus the change of the open profit: the symbol's share of the
+        change of equity.
+    turnover: int32[] mills, notional of all fills.
+    floor: int32[] mills, drawdown floor after the bar.
+    breach: bool[].
     """
 
     close_quantity: Array
@@ -165,11 +172,11 @@ class PortfolioEvent(struct.PyTreeNode):
     breach: Array
 
     @property
-    def ordered(self) -> Array:
+    def has_order(self) -> Array:
         """bool[S]: whether an order changed the symbol's position in the bar."""
         return (self.close_quantity != 0) | (self.open_quantity != 0)
 
     @property
-    def filled(self) -> Array:
+    def has_fill(self) -> Array:
         """bool[S]: whether the symbol had a fill in the bar."""
-        return self.ordered | (self.exit_quantity != 0)
+        return self.has_order | (self.exit_quantity != 0)

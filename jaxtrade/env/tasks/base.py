@@ -53,10 +53,12 @@ HOLD = 0  # in every task, the id of the action that changes nothing
 class RecordKeeper(NamedTuple):
     """The record of a task: data of an episode besides position, account and statistics.
 
-    All are pure functions of one environment. new() -> `EnvState.record` at the start of an
-    episode. add_bar(record, state before, state after, event, contract) -> record after a bar; the
-    contract is that of the bar. seen(state) -> the part that a stored reference holds
-    (`ObservationRef.account`).
+    All are pure functions of one environment.
+
+    new() -> `EnvState.record` at the start of an episode.
+    add_bar(record, state before, state after, event, contract) -> record after a bar; the contract
+        is that of the bar.
+    seen(state) -> the part that a stored reference holds (`ObservationRef.account`).
     """
 
     new: Callable[[], PyTree]
@@ -77,8 +79,8 @@ class Task(abc.ABC):
     Action 0 (`HOLD`) is always legal and changes nothing. An illegal action is executed as HOLD.
     The environment executes an `Order`; it does not know the actions.
 
-    context: names of the features of the decision bar that the market prepares
-        (`observation.context_values`).
+    context: names of the features of the decision bar that the market
+        prepares (`observation.context_values`).
     """
 
     context: tuple[str, ...] = ()
@@ -86,36 +88,40 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
-        """Names of the A actions, in the order of their ids. A transfer between tasks matches
-        actions by name.
+        """List the names of the A actions, in the order of their ids.
+
+        A transfer between tasks matches actions by name.
         """
 
     @abc.abstractmethod
     def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
-        """For each action the side after it: 1, -1, 0, or None for an unchanged side. The fusion of
-        advice uses it.
+        """Return for each action the side after it: 1, -1, 0, or None for an unchanged side.
+
+        The fusion of advice uses it.
         """
 
     @abc.abstractmethod
     def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
-        """bool[A]: the legal actions at the close of `state.row`. It must not read a later bar."""
+        """Return the legal actions at the close of `state.row` (bool[A]). It must not
+        read a later bar.
+        """
 
     @abc.abstractmethod
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """The order of a legal action (int32[]) at `state`."""
+        """Convert a legal action (int32[]) at `state` to its order."""
 
     @abc.abstractmethod
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
-        """All slots of the observation in order, without those of advice."""
+        """List all slots of the observation in order, without those of advice."""
 
     @abc.abstractmethod
     def observe(
         self, config: EnvConfig, ref: ObservationRef, params: EnvParams
     ) -> tuple[Array, ...]:
-        """The values of `slots` as parts float32[n], to be concatenated.
+        """Return the values of `slots` as parts float32[n], to be concatenated.
 
-        It may read `ref`, the float view of the market at rows up to `ref.row`, and constants of
-        `params`.
+        It may read `ref`, the float view of the market at rows up to `ref.row`, and
+        constants of `params`.
         """
 
 
@@ -136,7 +142,7 @@ def register_task(name: str, task: Task) -> Task:
 
 
 def task_of(config: EnvConfig) -> Task:
-    """The task that a configuration names."""
+    """Return the task that a configuration names."""
     return TASKS[config.task]
 
 
@@ -164,8 +170,10 @@ class EntryTask(Task):
         return jnp.stack([legal[name] for name in self.actions(config)])
 
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """BUY and SELL order `config.quantity` contracts with the fixed bracket. In a position they
-        are illegal, and the order then keeps the position."""
+        """Convert BUY and SELL to orders for `config.quantity` contracts with the fixed bracket.
+
+        In a position they are illegal, and the order then keeps the position.
+        """
         held = state.position.quantity
         entry = (action == Action.BUY) | (action == Action.SELL)
         side = jnp.where(action == Action.BUY, 1, -1)

@@ -1,5 +1,6 @@
-"""The statistics of daily net profit, in dollars: pure NumPy functions. docs/statistics.md explains
-each figure.
+"""The statistics of daily net profit, in dollars: pure NumPy functions.
+
+docs/statistics.md explains each of them.
 """
 
 from jaxtrade.evaluation.statistics.resampling import (

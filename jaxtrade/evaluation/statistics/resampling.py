@@ -15,7 +15,7 @@ DRAWS = 10_000
 
 
 def block_days(days: int) -> int:
-    """Days per block: the cube root of the number of days.
+    """Return days per block: the cube root of the number of days.
 
     This rate is optimal for the bootstrap's estimate of a variance (Hall, Horowitz and Jing,
     Biometrika 82, 1995).
@@ -24,8 +24,9 @@ def block_days(days: int) -> int:
 
 
 def block_count(days: int, block: int) -> float:
-    """How many blocks stand behind the days, as units of an interval; at least 2, or nothing could
-    be said at all.
+    """Return how many blocks stand behind the days, as units of an interval.
+
+    It is at least 2, or nothing could be said at all.
     """
     return max(days / block, 2.0)
 
@@ -33,18 +34,20 @@ def block_count(days: int, block: int) -> float:
 def day_blocks(
     generator: np.random.Generator, count: int, length: int, days: int, block: int
 ) -> np.ndarray:
-    """int64[count, length]: days 0..days - 1 in blocks of consecutive ones, where the first follows
-    the last (circular block bootstrap, Politis and Romano 1992). The last block is cut."""
+    """Draw days 0..days - 1 in blocks of consecutive ones (int64[count, length]).
+
+    The first day follows the last (circular block bootstrap, Politis and Romano 1992). The last
+    block is cut.
+    """
     starts = generator.integers(0, days, (count, -(-length // block)))
     return ((starts[:, :, None] + np.arange(block)) % days).reshape(count, -1)[:, :length]
 
 
 def day_lots(generator: np.random.Generator, days: int, block: int, draws: int) -> np.ndarray:
-    """float64[draws, days]: how often each draw contains each day, divided by the number of days;
-    rows sum to 1.
+    """Draw how often each draw contains each day, divided by the number of days.
 
-    A product of it with daily figures gives their means over the drawn days. A draw has as many
-    days as there are, in blocks (`day_blocks`).
+    float64[draws, days]; rows sum to 1. A product of it with daily metrics gives their means over
+    the drawn days. A draw has as many days as there are, in blocks (`day_blocks`).
     """
     chosen = day_blocks(generator, draws, days, days, block)
     cells = (chosen + days * np.arange(draws)[:, None]).ravel()
@@ -54,7 +57,7 @@ def day_lots(generator: np.random.Generator, days: int, block: int, draws: int) 
 def resampled_means(
     difference: np.ndarray, block: int, draws: int = DRAWS, seed: int = 0
 ) -> np.ndarray:
-    """float64[draws]: means of float64[S, D] over days and seeds that are drawn with replacement.
+    """Return means of float64[S, D] over days and seeds drawn with replacement (float64[draws]).
 
     Days are drawn in blocks (`day_lots`). Where S > 1, seeds are drawn independently of days
     (pigeonhole bootstrap, Owen 2007: a little too wide, never too narrow). Raises ValueError where
@@ -87,7 +90,7 @@ class Interval(NamedTuple):
 
 
 def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
-    """Degrees of freedom of the estimated spread of the mean (Satterthwaite 1946).
+    """Return degrees of freedom of the estimated spread of the mean (Satterthwaite 1946).
 
     The units are the blocks of days and the seeds. The one with the larger variance counts more.
     """
@@ -102,16 +105,15 @@ def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
 
 
 def interval(means: np.ndarray, mean: float, freedom: float, comparisons: int = 1) -> Interval:
-    """Percentile interval of resampled means, stretched about `mean` to correct for a small number
-    of units.
+    """Return the percentile interval of resampled means, stretched about `mean`.
 
-    Plain percentiles are too narrow by the factor t / z * sqrt(n / (n - 1)), n = freedom + 1, so
-    the interval is stretched by it (Hesterberg's expanded percentile interval, The American
-    Statistician 69, 2015).
+    The stretch corrects for a small number of units. Plain percentiles are too narrow by the factor
+    t / z * sqrt(n / (n - 1)), n = freedom + 1, so the interval is stretched by it (Hesterberg's
+    expanded percentile interval, The American Statistician 69, 2015).
 
     comparisons: number of intervals for which the chance of any error is to be 1 - LEVEL
-        (Bonferroni). Only t uses the
-    corrected level, so no percentile beyond the range of the draws is needed.
+        (Bonferroni). Only t uses the corrected level, so no percentile beyond the range of the
+        draws is needed.
     """
     factor = student_over_normal(freedom, comparisons) * math.sqrt((freedom + 1) / freedom)
     return _stretched_by(factor, means, mean)
@@ -128,11 +130,11 @@ LEAST_SEEDS = 5
 
 
 class IntervalEstimate(NamedTuple):
-    """A figure and its interval, both ends included, in the unit of the figure.
+    """An estimate and its interval, both ends included, in the unit of the estimate.
 
-    value: None where the figure is undefined. low, high: None where there is no such end. why: the
-        reason where any of
-    the three is None, else None.
+    value: None where the estimate is undefined.
+    low, high: None where there is no such end.
+    why: the reason where any of the three is None, else None.
     """
 
     value: float | None
@@ -141,13 +143,13 @@ class IntervalEstimate(NamedTuple):
     why: str | None = None
 
 
-def undefined(why: str) -> IntervalEstimate:
-    """No figure, and why."""
+def make_undefined(why: str) -> IntervalEstimate:
+    """Make an estimate without a value, with the reason."""
     return IntervalEstimate(None, why=why)
 
 
 def too_few(days: int, *seeds: int) -> str | None:
-    """Why there is no interval of so many days and seeds, or None where there is one."""
+    """Say why there is no interval of so many days and seeds; None where there is one."""
     if days < MIN_DAYS:
         return f"an interval {state_shortfall(MIN_DAYS, 'day', days)}"
     if seeds and min(seeds) < LEAST_SEEDS:
@@ -156,8 +158,9 @@ def too_few(days: int, *seeds: int) -> str | None:
 
 
 def finite(values: np.ndarray, shape: str, dimensions: int) -> np.ndarray:
-    """`values` as float64. Raises ValueError where they have not so many dimensions, are empty, or
-    are not finite.
+    """Return `values` as float64.
+
+    Raises ValueError where they have not so many dimensions, are empty, or are not finite.
     """
     checked = np.asarray(values, np.float64)
     if checked.ndim != dimensions or not checked.size:
@@ -167,11 +170,11 @@ def finite(values: np.ndarray, shape: str, dimensions: int) -> np.ndarray:
     return checked
 
 
-class Part(NamedTuple):
-    """What one kind of unit adds to the spread of resampled figures.
+class SpreadPart(NamedTuple):
+    """What one kind of unit adds to the spread of resampled values.
 
-    variance: of the figures when only these units are drawn again. units: how many are drawn from
-        in each stratum.
+    variance: of the values when only these units are drawn again.
+    units: how many are drawn from in each stratum.
     strata: how many draw on their own.
     """
 
@@ -181,12 +184,11 @@ class Part(NamedTuple):
 
 
 def iqm(values: np.ndarray) -> np.ndarray:
-    """Interquartile mean of float[..., S] over the last axis: the mean without the lowest and the
-    highest quarter.
+    """Return the interquartile mean of float[..., S] over the last axis.
 
-    From each end floor(S / 4) values are left out, as `scipy.stats.trim_mean(values, 0.25)` does.
-    One broken seed does not move it, and it uses more of the seeds than the median (Agarwal et al.,
-    NeurIPS 2021).
+    It is the mean without the lowest and the highest quarter. From each end floor(S / 4) values are
+    left out, as `scipy.stats.trim_mean(values, 0.25)` does. One broken seed does not move it, and
+    it uses more of the seeds than the median (Agarwal et al., NeurIPS 2021).
     """
     ordered = np.sort(np.asarray(values, np.float64), axis=-1)
     cut = ordered.shape[-1] // 4
@@ -201,19 +203,20 @@ def iqm_estimate(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> IntervalEstimate:
-    """Interquartile mean over seeds of the mean daily net profit, in the unit of `net`, with its
-    interval.
+    """Estimate the interquartile mean over seeds of the mean daily net profit, with its interval.
 
-    net: float[S, D], dollars by seed and day. fold: int[D], the fold of each day: policies of
-        different folds were
-    trained apart, so a draw picks S seeds with replacement in each fold on its own (stratified
-    bootstrap). It picks days, the same for all seeds, in blocks within the fold. A fold below
-    `MIN_DAYS` days draws days together with the one before it. None: one fold. rule: the agent is a
-    rule that no training seed changes, so only days are drawn.
+    The unit is that of `net`. The folds are taken as given: how much the market changes from fold
+    to fold is not in the interval. No interval below `MIN_DAYS` days or, unless `rule`, below
+    `LEAST_SEEDS` seeds, or where nothing varies. Raises ValueError where the shapes do not fit or a
+    value is not finite.
 
-    The folds are taken as given: how much the market changes from fold to fold is not in the
-    interval. No interval below `MIN_DAYS` days or, unless `rule`, below `LEAST_SEEDS` seeds, or
-    where nothing varies. Raises ValueError where the shapes do not fit or a figure is not finite.
+    Args:
+        net: float[S, D], dollars by seed and day.
+        fold: int[D], the fold of each day; None: one fold. Policies of different folds were trained
+            apart, so a draw picks S seeds with replacement in each fold on its own (stratified
+            bootstrap). It picks days, the same for all seeds, in blocks within the fold. A fold
+            below `MIN_DAYS` days draws days together with the one before it.
+        rule: the agent is a rule that no training seed changes, so only days are drawn.
     """
     net = finite(net, "[S, D]", 2)
     seeds, days = net.shape
@@ -235,22 +238,23 @@ def iqm_estimate(
         both += np.take_along_axis(means, np.broadcast_to(picked, means.shape), axis=1)
         by_day += means
         by_seed += (net[:, chosen].sum(axis=1) / days)[picked]
-    parts = [Part(float(iqm(by_day).var()), float(np.mean(blocks)), len(blocks))]
+    parts = [SpreadPart(float(iqm(by_day).var()), float(np.mean(blocks)), len(blocks))]
     if not rule:
-        parts.append(Part(float(iqm(by_seed).var()), seeds, len(folds)))
-    low, high = stretched(iqm(both), value, parts)
+        parts.append(SpreadPart(float(iqm(by_seed).var()), seeds, len(folds)))
+    low, high = stretch_interval(iqm(both), value, parts)
     return IntervalEstimate(value, low, high)
 
 
-def stretched(values: np.ndarray, value: float, parts: Sequence[Part]) -> tuple[float, float]:
-    """Percentile interval of resampled `values`, stretched about `value` to correct for a small
-    number of units.
+def stretch_interval(
+    values: np.ndarray, value: float, parts: Sequence[SpreadPart]
+) -> tuple[float, float]:
+    """Return the percentile interval of resampled `values`, stretched about `value`.
 
-    A bootstrap of u units has (u - 1) / u of the right variance, and few units need Student's t in
-    place of z (Hesterberg, The American Statistician 69, 2015). With several parts v_i of strata
-    k_i and units u_i, c_i = v_i u_i / (u_i - 1), the factor is t(f) / z sqrt(sum c / sum v), f =
-    (sum c)^2 / sum(c_i^2 / (k_i (u_i - 1))) (Satterthwaite 1946). Where nothing varies, both ends
-    are `value`.
+    The stretch corrects for a small number of units. A bootstrap of u units has (u - 1) / u of the
+    right variance, and few units need Student's t in place of z (Hesterberg, The American
+    Statistician 69, 2015). With several parts v_i of strata k_i and units u_i, c_i = v_i u_i / (u_i
+    - 1), the factor is t(f) / z sqrt(sum c / sum v), f = (sum c)^2 / sum(c_i^2 / (k_i (u_i - 1)))
+    (Satterthwaite 1946). Where nothing varies, both ends are `value`.
     """
     total = sum(part.variance for part in parts)
     if total <= 0:
@@ -264,15 +268,17 @@ def stretched(values: np.ndarray, value: float, parts: Sequence[Part]) -> tuple[
 
 
 def student_over_normal(freedom: float, comparisons: int = 1) -> float:
-    """Student's quantile at an end of an interval, divided by that of a normal distribution.
-    comparisons: by which the tail of Student's is divided."""
+    """Return Student's quantile at an end of an interval over that of a normal distribution.
+
+    comparisons: by which the tail of Student's is divided.
+    """
     from scipy.special import stdtrit  # takes a moment to load
 
     return float(stdtrit(freedom, 1 - TAIL / comparisons)) / NormalDist().inv_cdf(1 - TAIL)
 
 
 def _folds(fold: np.ndarray | None, days: int) -> list[np.ndarray]:
-    """The days of each fold, as positions."""
+    """Return the days of each fold, as positions."""
     if fold is None:
         return [np.arange(days)]
     fold = np.asarray(fold)
@@ -284,9 +290,11 @@ def _folds(fold: np.ndarray | None, days: int) -> list[np.ndarray]:
 def _lots_by_fold(
     generator: np.random.Generator, folds: Sequence[np.ndarray], days: int, draws: int
 ) -> tuple[np.ndarray, list[float]]:
-    """(float64[draws, D] lots of `day_lots`, drawn within each fold; the number of blocks in each).
-    A fold that is too short for an interval of its own, or that follows such a one, is joined to
-    the one before it."""
+    """Draw lots of `day_lots` within each fold, and count the blocks in each.
+
+    The lots are float64[draws, D]. A fold that is too short for an interval of its own, or that
+    follows such a one, is joined to the one before it.
+    """
     groups: list[np.ndarray] = []
     for fold in folds:
         if groups and min(len(groups[-1]), len(fold)) < MIN_DAYS:
@@ -310,12 +318,13 @@ MIN_SEEDS = 3
 class Comparison(NamedTuple):
     """One kind minus another, in dollars per day.
 
-    mean: over days and seeds. interval: 95 %, with days and seeds resampled. deflated: the same,
-        with a Bonferroni
-    correction for the number of kinds compared. days_only: 95 %, with days resampled and the seeds
-    fixed. sigmas: the mean in standard errors. All four are None with fewer than `MIN_DAYS` days,
-    and all but `days_only` with fewer than
-    `MIN_SEEDS` seeds; `sigmas` also where there is no spread. seeds_above: of `seeds`, how many have a mean above 0.
+    mean: over days and seeds.
+    interval: 95 %, with days and seeds resampled.
+    deflated: the same, with a Bonferroni correction for the number of kinds compared.
+    days_only: 95 %, with days resampled and the seeds fixed.
+    sigmas: the mean in standard errors. All four are None with fewer than `MIN_DAYS` days, and all
+        but `days_only` with fewer than `MIN_SEEDS` seeds; `sigmas` also where there is no spread.
+    seeds_above: of `seeds`, how many have a mean above 0.
     days_above: of `days`, how many have a mean over seeds above 0.
     """
 
@@ -346,10 +355,11 @@ def compare(
 ) -> Comparison:
     """Compare `net` minus `base`, both float64[S seeds, D days] in dollars, paired by seed and day.
 
-    kinds: number of comparisons read together. block: number of consecutive days resampled
-        together, by default
-    `block_days(D)`. draws: number of bootstrap samples. seed: of the resampling; equal seeds resample the same days for
-    every kind.
+    Args:
+        kinds: number of comparisons read together.
+        block: number of consecutive days resampled together, by default `block_days(D)`.
+        draws: number of bootstrap samples.
+        seed: of the resampling; equal seeds resample the same days for every kind.
     Raises ValueError where the shapes differ or are empty.
     """
     if net.shape != base.shape or net.ndim != 2 or not net.size:
@@ -389,12 +399,12 @@ def compare(
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """float64[n]: Holm's adjusted p-values of float[n] (Scandinavian Journal of Statistics 6,
-    1979).
+    """Return Holm's adjusted p-values (float64[n]; Scandinavian Journal of Statistics 6, 1979).
 
     With p sorted upwards, the i-th of n is max over j <= i of min(1, (n - j + 1) p_j). To reject
     where the adjusted p is at most alpha keeps the chance of any false rejection at or below alpha,
-    however the tests depend on each other. Raises ValueError where a p is not from 0 to 1.
+    however the tests depend on each other. p: float[n]. Raises ValueError where a p is not from 0
+    to 1.
     """
     values = np.asarray(p, np.float64)
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
@@ -411,8 +421,9 @@ _GRID = 10_001  # probabilities that are tried as ends of the interval
 
 
 def wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """float64[...]: share of pairs of float[..., S] and float[..., S'] in which x is above y; a tie
-    counts one half.
+    """Return the share of pairs in which x is above y (float64[...]).
+
+    A tie counts one half. x: float[..., S]. y: float[..., S'].
     """
     x, y = x[..., :, None], y[..., None, :]
     return (x > y).mean(axis=(-1, -2)) + (x == y).mean(axis=(-1, -2)) / 2
@@ -426,22 +437,23 @@ def probability_of_improvement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> IntervalEstimate:
-    """P(a seed of x earns more than a seed of y on the same days), a tie counting one half, with
-    its interval.
+    """Estimate P(a seed of x earns more than a seed of y on the same days), with its interval.
 
-    x: float[S, D], y: float[S', D], dollars by seed and day, on the same days. The value is the
-        share of pairs of
-    seeds whose mean over days is higher in x (Mann and Whitney's statistic; Agarwal et al., NeurIPS
-    2021). rule: y is a rule that no training seed changes, such as a baseline; its rows must agree.
+    A tie counts one half. The value is the share of pairs of seeds whose mean over days is higher
+    in x (Mann and Whitney's statistic; Agarwal et al., NeurIPS 2021).
 
     The interval holds every probability p with |p - value| <= z sqrt(V(p) + W(p)). V is the
-    variance that seeds give at
-    p: p (1 - p) / S against a rule, else that of Newcombe's method 5 (Statistics in Medicine 25,
-        2006). W is the
-    variance under resampled blocks of days, with the factor for few blocks. A plain bootstrap of
-    seeds fails here: where all seeds of x beat all of y it gives the interval [1, 1], however few
-    the seeds. No interval below `MIN_DAYS` days, below `LEAST_SEEDS` seeds of x or, unless `rule`,
-    of y. Raises ValueError where the shapes do not fit or a figure is not finite.
+    variance that seeds give at p: p (1 - p) / S against a rule, else that of Newcombe's method 5
+    (Statistics in Medicine 25, 2006). W is the variance under resampled blocks of days, with the
+    factor for few blocks. A plain bootstrap of seeds fails here: where all seeds of x beat all of y
+    it gives the interval [1, 1], however few the seeds. No interval below `MIN_DAYS` days, below
+    `LEAST_SEEDS` seeds of x or, unless `rule`, of y. Raises ValueError where the shapes do not fit
+    or a value is not finite.
+
+    Args:
+        x: float[S, D], dollars by seed and day.
+        y: float[S', D], dollars by seed and day, on the same days.
+        rule: y is a rule that no training seed changes, such as a baseline; its rows must agree.
     """
     x, y = finite(x, "[S, D]", 2), finite(y, "[S, D]", 2)
     if x.shape[1] != y.shape[1]:
@@ -481,8 +493,9 @@ def probability_of_improvement(
 
 
 def _seed_variance(p: np.ndarray, x: int, y: int | None) -> np.ndarray:
-    """Variance of the share of pairs where its expectation is `p`: of x seeds against y, or against
-    a rule (None).
+    """Return the variance of the share of pairs where its expectation is `p`.
+
+    The pairs are of x seeds against y, or against a rule (None).
     """
     if y is None:
         return p * (1 - p) / x
@@ -491,8 +504,9 @@ def _seed_variance(p: np.ndarray, x: int, y: int | None) -> np.ndarray:
 
 
 def _shrink(p: np.ndarray, value: float) -> np.ndarray:
-    """How much of the variance over days, known at `value`, there is at `p`: less towards 0 and 1,
-    and never more.
+    """Return how much of the variance over days, known at `value`, there is at `p`.
+
+    It is less towards 0 and 1, and never more.
     """
     if not 0 < value < 1:
         return np.ones_like(p)

@@ -19,9 +19,9 @@ from jaxtrade.evaluation.statistics.resampling import (
     block_days,
     day_lots,
     finite,
+    make_undefined,
     student_over_normal,
     too_few,
-    undefined,
 )
 from jaxtrade.text import state_shortfall
 
@@ -31,9 +31,14 @@ NO_VARIATION = "every day earns the same, so the Sharpe ratio is undefined"
 
 
 class DailyMoments(NamedTuple):
-    """What the formulas need of a record. ratio: Sharpe ratio per day. days: its length. skew:
-    third standardised moment. kurtosis: fourth, not in excess: a normal distribution has 3. memory:
-    variance of the ratio of such days over that of independent ones (`memory_of`)."""
+    """What the formulas need of a record.
+
+    ratio: Sharpe ratio per day.
+    days: its length.
+    skew: third standardised moment.
+    kurtosis: fourth, not in excess: a normal distribution has 3.
+    memory: variance of the ratio of such days over that of independent ones (`autocorrelation_inflation`).
+    """
 
     ratio: float
     days: int
@@ -43,8 +48,10 @@ class DailyMoments(NamedTuple):
 
 
 def moments(net: np.ndarray) -> DailyMoments | None:
-    """Moments of float[D]; the ratio uses the deviation over D - 1, skew and kurtosis the moments
-    over D. None where there is one day or no variation."""
+    """Compute the moments of float[D]; None where there is one day or no variation.
+
+    The ratio uses the deviation over D - 1, skew and kurtosis the moments over D.
+    """
     net = finite(net, "[D]", 1)
     if len(net) < 2 or np.ptp(net) == 0:
         return None
@@ -56,19 +63,20 @@ def moments(net: np.ndarray) -> DailyMoments | None:
         len(net),
         float((scaled**3).mean()),
         float((scaled**4).mean()),
-        memory_of(scaled, ratio),
+        autocorrelation_inflation(scaled, ratio),
     )
 
 
-def memory_of(scaled: np.ndarray, ratio: float) -> float:
-    """Variance of the Sharpe ratio of days with an autocorrelation, over that of independent days;
-    at least 1.
+def autocorrelation_inflation(scaled: np.ndarray, ratio: float) -> float:
+    """Return by how much autocorrelation of the days raises the variance of the Sharpe ratio.
 
-    (1 + r) / (1 - r), the long-run variance of a first-order autoregression. r is the first
-    autocorrelation of each day's part in the ratio, z - SR/2 (z^2 - 1) (Lo, Financial Analysts
-    Journal 58, 2002), plus (1 + 3 r) / D, by which a short record shows too little (Kendall,
-    Biometrika 41, 1954). Where r is negative the independent variance stays: an interval is never
-    narrower for it. scaled: float[D], z, with mean 0 and deviation 1. 1 below `MIN_DAYS` days.
+    It is the variance over that of independent days, at least 1: (1 + r) / (1 - r), the long-run
+    variance of a first-order autoregression. r is the first autocorrelation of each day's part in
+    the ratio, z - SR/2 (z^2 - 1) (Lo, Financial Analysts Journal 58, 2002), plus (1 + 3 r) / D, by
+    which a short record shows too little (Kendall, Biometrika 41, 1954). Where r is negative the
+    independent variance stays: an interval is never narrower for it. 1 below `MIN_DAYS` days.
+
+    scaled: float[D], z, with mean 0 and deviation 1.
     """
     days, part = len(scaled), scaled - ratio / 2 * (scaled**2 - 1)
     whole = float((part**2).sum())
@@ -80,26 +88,30 @@ def memory_of(scaled: np.ndarray, ratio: float) -> float:
 
 
 def standard_error(of: DailyMoments) -> float:
-    """sqrt(memory (1 - skew SR + (kurtosis - 1) / 4 SR^2) / (D - 1)) (Mertens 2002; Bailey and
-    Lopez de Prado, Journal of Risk 15, 2012; both without memory). 0 only where days take two
-    values."""
+    """Return the standard error of the ratio per day.
+
+    sqrt(memory (1 - skew SR + (kurtosis - 1) / 4 SR^2) / (D - 1)) (Mertens 2002; Bailey and Lopez
+    de Prado, Journal of Risk 15, 2012; both without memory). 0 only where days take two values.
+    """
     return math.sqrt(of.memory * max(_inflation(of), 0.0) / (of.days - 1))
 
 
 def probabilistic_ratio(of: DailyMoments, benchmark: float = 0.0) -> float:
-    """PSR = Phi((SR - benchmark) / standard error): probability that the true ratio is above
-    `benchmark`, per day.
+    """Return the probability that the true ratio is above `benchmark`, per day.
+
+    PSR = Phi((SR - benchmark) / standard error).
     """
     return _NORMAL.cdf((of.ratio - benchmark) / standard_error(of))
 
 
 def best_of_noise(trials: int, variance: float) -> float:
-    """SR0: the ratio per day that the best of `trials` independent trials without skill reaches on
-    average.
+    """Return the ratio per day that the best of `trials` trials without skill has on average.
 
-    sqrt(variance) ((1 - g) Phi^-1(1 - 1/N) + g Phi^-1(1 - 1/(N e))), g = 0.5772 (Bailey and Lopez
-    de Prado, Journal of Portfolio Management 40, 2014). variance: of the trials' ratios per day.
-    One trial is not picked: 0. Raises ValueError where `trials` is below 1 or `variance` below 0.
+    The trials are independent. SR0 = sqrt(variance) ((1 - g) Phi^-1(1 - 1/N) + g Phi^-1(1 - 1/(N
+    e))), g = 0.5772 (Bailey and Lopez de Prado, Journal of Portfolio Management 40, 2014). One
+    trial is not picked: 0. Raises ValueError where `trials` is below 1 or `variance` below 0.
+
+    variance: of the trials' ratios per day.
     """
     if trials < 1 or not variance >= 0:
         raise ValueError(
@@ -113,12 +125,11 @@ def best_of_noise(trials: int, variance: float) -> float:
     )
 
 
-def record_days(of: DailyMoments, benchmark: float = 0.0) -> float:
-    """MinTRL = 1 + memory (1 - skew SR + (kurtosis - 1) / 4 SR^2) (z / (SR - benchmark))^2 (Bailey
-    and Lopez de Prado 2012, without memory).
+def min_track_record_days(of: DailyMoments, benchmark: float = 0.0) -> float:
+    """Return the days after which a record with these moments excludes `benchmark`, one-sided.
 
-    Days after which a record with these moments excludes `benchmark`, one-sided. math.inf where SR
-    <= benchmark.
+    MinTRL = 1 + memory (1 - skew SR + (kurtosis - 1) / 4 SR^2) (z / (SR - benchmark))^2 (Bailey and
+    Lopez de Prado 2012, without memory). math.inf where SR <= benchmark.
     """
     if of.ratio <= benchmark:
         return math.inf
@@ -131,14 +142,15 @@ def record_days(of: DailyMoments, benchmark: float = 0.0) -> float:
 
 
 def sharpe(net: np.ndarray, days_per_year: float = 1.0) -> IntervalEstimate:
-    """Sharpe ratio of float[D] daily net profit: per day, or annual with `days_per_year` = 252.
+    """Estimate the Sharpe ratio of float[D] daily net profit.
 
-    The interval is SR +- t standard errors, with Student's t of D / memory - 1 degrees of freedom,
-    at least one. n/a where no day differs; no interval below `MIN_DAYS` days.
+    It is per day, or annual with `days_per_year` = 252. The interval is SR +- t standard errors,
+    with Student's t of D / memory - 1 degrees of freedom, at least one. n/a where no day differs;
+    no interval below `MIN_DAYS` days.
     """
     of = moments(net)
     if not of:
-        return undefined(NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
+        return make_undefined(NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
     scale = math.sqrt(days_per_year)
     if why := too_few(of.days):
         return IntervalEstimate(scale * of.ratio, why=why)
@@ -147,49 +159,52 @@ def sharpe(net: np.ndarray, days_per_year: float = 1.0) -> IntervalEstimate:
 
 
 def psr(net: np.ndarray, benchmark: float = 0.0) -> IntervalEstimate:
-    """Probabilistic Sharpe ratio of float[D]: probability that the true ratio is above `benchmark`,
-    per day.
+    """Estimate the probabilistic Sharpe ratio of float[D].
 
-    Its interval holds the PSR of every true ratio in the interval of `sharpe`: how far the PSR of
-    another record of the same length may lie. n/a below `MIN_DAYS` days, and where days take fewer
-    than three values.
+    It is the probability that the true ratio is above `benchmark`, per day. Its interval holds the
+    PSR of every true ratio in the interval of `sharpe`: how far the PSR of another record of the
+    same length may lie. n/a below `MIN_DAYS` days, and where days take fewer than three values.
     """
     of = _usable(net)
     if isinstance(of, str):
-        return undefined(of)
+        return make_undefined(of)
     low, high = (_NORMAL.cdf((end - benchmark) / standard_error(of)) for end in _ends(of))
     return IntervalEstimate(probabilistic_ratio(of, benchmark), low, high)
 
 
 def dsr(net: np.ndarray, trials: int, variance: float | None) -> IntervalEstimate:
-    """Deflated Sharpe ratio of float[D]: the PSR against `best_of_noise(trials, variance)`.
+    """Estimate the deflated Sharpe ratio of float[D].
 
-    trials: configurations tried, this one included; count trials that resemble each other as fewer.
-        variance: of their
-    ratios per day (`trial_variance`); None where it is unknown, which is n/a for more than one
-    trial.
+    It is the PSR against `best_of_noise(trials, variance)`.
+
+    Args:
+        trials: configurations tried, this one included; count trials that resemble each other
+            as fewer.
+        variance: of their ratios per day (`trial_variance`); None where it is unknown, which is n/a
+            for more than one trial.
     """
     if variance is None:
         if trials > 1:
-            return undefined(f"the spread of the Sharpe ratios of {trials} trials is unknown")
+            return make_undefined(f"the spread of the Sharpe ratios of {trials} trials is unknown")
         variance = 0.0
     return psr(net, best_of_noise(trials, variance))
 
 
 def min_trl(net: np.ndarray) -> IntervalEstimate:
-    """Minimum track record length: days after which a record like float[D] excludes a ratio of 0 at
-    the confidence LEVEL.
+    """Estimate the minimum track record length.
 
-    Its interval is of the lengths at the ends of the interval of `sharpe`. Where that holds 0 there
-    is no upper end, and `why` says so. n/a where the ratio is not above 0: no length is enough.
+    It is the number of days after which a record like float[D] excludes a ratio of 0 at the
+    confidence LEVEL. Its interval is of the lengths at the ends of the interval of `sharpe`. Where
+    that holds 0 there is no upper end, and `why` says so. n/a where the ratio is not above 0: no
+    length is enough.
     """
     of = _usable(net)
     if isinstance(of, str):
-        return undefined(of)
+        return make_undefined(of)
     if of.ratio <= 0:
-        return undefined("the Sharpe ratio is not above the benchmark, so no length is enough")
-    low, high = (record_days(of._replace(ratio=end)) for end in reversed(_ends(of)))
-    value = record_days(of)
+        return make_undefined("the Sharpe ratio is not above the benchmark, so no length is enough")
+    low, high = (min_track_record_days(of._replace(ratio=end)) for end in reversed(_ends(of)))
+    value = min_track_record_days(of)
     if math.isinf(high):
         return IntervalEstimate(
             value, low, None, "no upper end: the true Sharpe ratio may be below the benchmark"
@@ -198,8 +213,10 @@ def min_trl(net: np.ndarray) -> IntervalEstimate:
 
 
 def trial_variance(net: np.ndarray) -> float | None:
-    """Variance over trials of the Sharpe ratio per day, of float[D, N]. Trials without variation
-    are left out, as they have no ratio. None where fewer than two remain."""
+    """Return the variance over trials of the Sharpe ratio per day, of float[D, N].
+
+    Trials without variation are left out, as they have no ratio. None where fewer than two remain.
+    """
     found = [of.ratio for column in finite(net, "[D, N]", 2).T if (of := moments(column))]
     return float(np.var(found, ddof=1)) if len(found) > 1 else None
 
@@ -215,7 +232,7 @@ def _ends(of: DailyMoments) -> tuple[float, float]:
 
 
 def _usable(net: np.ndarray) -> DailyMoments | str:
-    """Moments that have a standard error, or why there are none."""
+    """Return moments that have a standard error, or say why there are none."""
     days = len(finite(net, "[D]", 1))
     if days < MIN_DAYS:
         return f"it {state_shortfall(MIN_DAYS, 'day', days)}"
@@ -239,10 +256,13 @@ _FLAT = 1e-12  # a half with a smaller share of its trial's spread does not vary
 
 
 class Overfitting(NamedTuple):
-    """value: PBO, from 0 to 1. null_low, null_high: 5 and 95 % points of the PBO of trials without
-    skill (`pbo` says which). why: the reason where they are None, else None.
+    """The probability of backtest overfitting (PBO), and its range for trials without skill.
 
-    Within the band, the trials cannot be told from noise. PBO has no interval: its ways of halving
+    value: PBO, from 0 to 1.
+    null_low, null_high: 5 and 95 % points of the PBO of trials without skill (`pbo` says which).
+    why: the reason where they are None, else None.
+
+    Within the band, the trials do not differ from noise. PBO has no interval: its ways of halving
     share their days.
     """
 
@@ -253,24 +273,25 @@ class Overfitting(NamedTuple):
 
 
 def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 0) -> Overfitting:
-    """How often the trial that is best in one half of the days is below the median of trials in the
-    other half.
+    """Estimate the probability of backtest overfitting (PBO).
 
-    net: float[D, N], daily net profit of N trials: days down, trials across. The days are cut into
-        `splits` blocks of
-    consecutive days, the first ones a day longer where they do not divide. Every way of taking half
-    of the blocks is in-sample once, the rest is out-of-sample. PBO is the share of ways in which
-    the trial with the highest Sharpe ratio in-sample has a rank below (N + 1) / 2 out-of-sample
-    (Bailey, Borwein, Lopez de Prado and Zhu, Journal of Computational Finance 20, 2017). A half in
-    which a trial earns the same every day has ratio 0, so never to trade is no skill. With odd N,
-    the median trial is not below the median, so noise gives (N - 1) / 2N on average.
+    It is how often the trial that is best in one half of the days is below the median of trials in
+    the other half. The days are cut into `splits` blocks of consecutive days, the first ones a day
+    longer where they do not divide. Every way of taking half of the blocks is in-sample once, the
+    rest is out-of-sample. PBO is the share of ways in which the trial with the highest Sharpe ratio
+    in-sample has a rank below (N + 1) / 2 out-of-sample (Bailey, Borwein, Lopez de Prado and Zhu,
+    Journal of Computational Finance 20, 2017). A half in which a trial earns the same every day has
+    ratio 0, so never to trade is no skill. With odd N, the median trial is not below the median, so
+    noise gives (N - 1) / 2N on average.
 
     The null band is simulated with `draws` matrices from `seed`: each day less its trial's mean,
     and all trials of a day mirrored together with probability 1/2. That keeps the shape, the tails,
     and how trials resemble each other.
 
-    n/a below `MIN_TRIALS` trials, below two days a block, and where no trial varies.
-    Raises ValueError where `splits` is odd or below 2, or a figure is not finite.
+    n/a below `MIN_TRIALS` trials, below two days a block, and where no trial varies. Raises
+    ValueError where `splits` is odd or below 2, or a value is not finite.
+
+    net: float[D, N], daily net profit of N trials: days down, trials across.
     """
     net = finite(net, "[D, N]", 2)
     days, trials = net.shape
@@ -278,7 +299,7 @@ def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 
         raise ValueError(
             f"the days are cut into an even number of blocks, at least 2, got {splits}"
         )
-    if why := _undefined(net, splits):
+    if why := _make_undefined(net, splits):
         return Overfitting(why=why)
     ways = halves(splits)
     value = below_median(net, splits, ways)
@@ -295,8 +316,9 @@ def pbo(net: np.ndarray, splits: int = 16, draws: int = NULL_DRAWS, seed: int = 
 
 
 def halves(splits: int) -> np.ndarray:
-    """float64[C(S, S / 2), S]: 1 where a block is in-sample, one row for each way of taking half of
-    the blocks.
+    """Enumerate the ways of taking half of the blocks (float64[C(S, S / 2), S]).
+
+    Each row is one way, with 1 where a block is in-sample.
     """
     chosen = np.array(list(itertools.combinations(range(splits), splits // 2)))
     inside = np.zeros((len(chosen), splits))
@@ -305,12 +327,13 @@ def halves(splits: int) -> np.ndarray:
 
 
 def below_median(net: np.ndarray, splits: int, ways: np.ndarray) -> float:
-    """Share of `ways`, float64[W, S], in which the best trial in-sample is below the median
-    out-of-sample.
+    """Return the share of `ways` with the best in-sample trial below the median out-of-sample.
 
     All halves at once, by matrix products: a half's ratio needs only its number of days, its sum
     and its sum of squares. Deviations from the trial's mean over all days are summed, so that no
     digits cancel.
+
+    ways: float64[W, S].
     """
     mean = net.mean(axis=0)
     centred = net - mean
@@ -333,8 +356,9 @@ def below_median(net: np.ndarray, splits: int, ways: np.ndarray) -> float:
 def _ratios(
     half: np.ndarray, counts: np.ndarray, sums: np.ndarray, squares: np.ndarray, mean: np.ndarray
 ) -> np.ndarray:
-    """float64[W, N]: Sharpe ratio per day of each trial in each half; 0 where it earns the same on
-    all days of it.
+    """Return the Sharpe ratio per day of each trial in each half (float64[W, N]).
+
+    It is 0 where the trial earns the same on all days of the half.
     """
     days = (half @ counts)[:, None]
     total = half @ sums
@@ -343,7 +367,7 @@ def _ratios(
     return np.where(varies, (mean + total / days) / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
 
 
-def _undefined(net: np.ndarray, splits: int) -> str | None:
+def _make_undefined(net: np.ndarray, splits: int) -> str | None:
     days, trials = net.shape
     if trials < MIN_TRIALS:
         return f"it {state_shortfall(MIN_TRIALS, 'trial', trials)}"
@@ -356,12 +380,13 @@ SPA_DRAWS = 2000
 
 
 class SuperiorAbility(NamedTuple):
-    """p-values of the null hypothesis that no policy beats the baseline; small is good for the
-    policies.
+    """p-values of the null hypothesis that no policy beats the baseline; small is good for
+    the policies.
 
-    consistent: Hansen's, the one to report. lower, upper: his bounds, lower <= consistent <= upper;
-        `upper` is that of
-    White's reality check, of studentised figures. why: the reason where they are None, else None.
+    consistent: Hansen's, the one to report.
+    lower, upper: his bounds, lower <= consistent <= upper; `upper` is that of White's reality
+        check, of studentised values.
+    why: the reason where they are None, else None.
     """
 
     consistent: float | None = None
@@ -379,31 +404,34 @@ def spa(
     seed: int = 0,
     names: Sequence[str] = (),
 ) -> SuperiorAbility:
-    """Test of the null hypothesis that no policy earns more per day than the baseline.
+    """Test the null hypothesis that no policy earns more per day than the baseline.
 
-    policies: float[D] or [D, K], baselines: float[D] or [D, B], dollars by day. With one baseline
-        this is the test of
-    Hansen (Journal of Business & Economic Statistics 23, 2005). With several, the null hypothesis
-    is that some baseline is beaten by no policy; each baseline is tested and the largest p counts
-    (intersection-union test: no correction is needed, because every baseline must be beaten). One
-    pooled test of all differences would be wrong here: it rejects as soon as the worst baseline is
-    beaten.
+    With one baseline this is the test of Hansen (Journal of Business & Economic Statistics 23,
+    2005). With several, the null hypothesis is that some baseline is beaten by no policy; each
+    baseline is tested and the largest p counts (intersection-union test: no correction is needed,
+    because every baseline must be beaten). One pooled test of all differences would be wrong here:
+    it rejects as soon as the worst baseline is beaten.
 
     For the differences d_k of policies and a baseline: T = max(0, max_k sqrt(D) mean(d_k) / w_k),
     w_k the standard deviation of sqrt(D) mean(d_k) under circular blocks of `block` days, by
     default `block_days(D)`. p = (1 + number of draws with T* >= T) / (draws + 1), so it is never 0.
     T* is of resampled means less g: for `upper` g = mean(d_k); for `lower` g = max(mean(d_k), 0);
-    for `consistent` g = mean(d_k), but 0 where mean(d_k) is below
-    -w_k sqrt(2 log log D / D), because a policy that bad can be left out. A policy that never differs from a baseline
-    cannot beat it and is left out.
+    for `consistent` g = mean(d_k), but 0 where mean(d_k) is below -w_k sqrt(2 log log D / D),
+    because a policy that bad can be left out. A policy that never differs from a baseline cannot
+    beat it and is left out.
 
     One step more than Hansen's: w_k is an estimate, so the terms of T have the tails of Student's
-    t, while T* has nearly normal ones. Each term of T is therefore taken to the normal figure of
-    the same tail probability, t having the number of blocks less 1 as degrees of freedom. Without
-    it, the test of many equal policies rejects too often where days are few.
+    t, while T* has nearly normal ones. Each term of T is therefore taken to the normal value of the
+    same tail probability, t having the number of blocks less 1 as degrees of freedom. Without it,
+    the test of many equal policies rejects too often where days are few.
 
-    n/a below `MIN_DAYS` days, and where a difference does not vary. names: of the baselines, for
-    that reason. Raises ValueError where the shapes do not fit or a figure is not finite.
+    n/a below `MIN_DAYS` days, and where a difference does not vary. Raises ValueError where the
+    shapes do not fit or a value is not finite.
+
+    Args:
+        policies: float[D] or [D, K], dollars by day.
+        baselines: float[D] or [D, B], dollars by day.
+        names: of the baselines, for the reason of n/a.
     """
     policies, baselines = (finite(_columns(net), "[D, K]", 2) for net in (policies, baselines))
     days = len(policies)
@@ -436,8 +464,9 @@ def spa(
 
 
 def _against_one(difference: np.ndarray, drawn: np.ndarray, blocks: float) -> np.ndarray:
-    """float64[3]: lower, consistent and upper p of float64[D, K] differences; drawn: float64[draws,
-    K], their means.
+    """Return lower, consistent and upper p of float64[D, K] differences (float64[3]).
+
+    drawn: float64[draws, K], their means.
     """
     from scipy.special import ndtri, stdtr  # takes a moment to load
 

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import mannwhitneyu, trim_mean
 
 from jaxtrade.evaluation.statistics import iqm, iqm_estimate, probability_of_improvement
-from jaxtrade.evaluation.statistics.resampling import Part, stretched, wins
+from jaxtrade.evaluation.statistics.resampling import SpreadPart, stretch_interval, wins
 
 vectors = arrays(np.float64, st.integers(1, 40), elements=st.integers(-1000, 1000))
 nets = arrays(
@@ -136,12 +136,12 @@ def test_a_stretch_by_hand():
     10 degrees each.
     """
     values = np.linspace(-1.0, 1.0, 1001)
-    assert stretched(values, 0.0, [Part(0.3, 9)])[1] == pytest.approx(
+    assert stretch_interval(values, 0.0, [SpreadPart(0.3, 9)])[1] == pytest.approx(
         0.95 * 2.306 / 1.960 * (9 / 8) ** 0.5, abs=1e-3
     )
-    twice = stretched(values, 0.0, [Part(0.2, 3, 5), Part(0.2, 3, 5)])[1]
+    twice = stretch_interval(values, 0.0, [SpreadPart(0.2, 3, 5), SpreadPart(0.2, 3, 5)])[1]
     assert twice == pytest.approx(0.95 * 2.086 / 1.960 * (3 / 2) ** 0.5, abs=1e-3)
-    assert stretched(np.zeros(9), 4.0, [Part(0.0, 9)]) == (4.0, 4.0)
+    assert stretch_interval(np.zeros(9), 4.0, [SpreadPart(0.0, 9)]) == (4.0, 4.0)
 
 
 @given(vectors, vectors)

@@ -13,7 +13,7 @@ from jaxtrade.evaluation.statistics import (
     sharpe,
     spa,
 )
-from jaxtrade.evaluation.statistics.selection import DailyMoments, record_days
+from jaxtrade.evaluation.statistics.selection import DailyMoments, min_track_record_days
 
 pytestmark = pytest.mark.slow
 EXPERIMENTS = 1000  # so that chance alone gives 95 % +- 0.7 %
@@ -156,7 +156,7 @@ def test_a_record_as_long_as_min_trl_says_is_sure_in_half_of_all_cases(memory):
     """The length is where the PSR of the expected record reaches 95 %, so about half of the records
     reach it.
     """
-    days, sure = record_days(DailyMoments(0.15, 2, memory=(1 + memory) / (1 - memory))), 0
+    days, sure = min_track_record_days(DailyMoments(0.15, 2, memory=(1 + memory) / (1 - memory))), 0
     for net in following(np.random.default_rng(5), 2 * EXPERIMENTS, round(days), memory) + 0.15:
         sure += psr(net).value > 0.95
     print(memory, round(days), sure / (2 * EXPERIMENTS))

@@ -13,11 +13,11 @@ from scipy import stats
 from jaxtrade.evaluation.statistics import dsr, min_trl, psr, sharpe, trial_variance
 from jaxtrade.evaluation.statistics.selection import (
     DailyMoments,
+    autocorrelation_inflation,
     best_of_noise,
-    memory_of,
+    min_track_record_days,
     moments,
     probabilistic_ratio,
-    record_days,
     standard_error,
 )
 from tests.messages import missing
@@ -47,8 +47,8 @@ def test_the_ratio_that_noise_reaches():
 
 
 def test_the_days_that_an_annual_ratio_of_one_needs():
-    assert round(record_days(DailyMoments(1 / math.sqrt(252), 100)), 1) == 684.1
-    assert record_days(DailyMoments(0.1, 100), benchmark=0.1) == math.inf
+    assert round(min_track_record_days(DailyMoments(1 / math.sqrt(252), 100)), 1) == 684.1
+    assert min_track_record_days(DailyMoments(0.1, 100), benchmark=0.1) == math.inf
 
 
 @pytest.mark.parametrize("trials", [2, 10, 100])
@@ -101,7 +101,7 @@ def test_figures_of_a_record_by_their_formulas():
     ],
 )  # too short
 def test_the_memory_of_days_by_hand(scaled, memory):
-    assert memory_of(np.array(scaled, float), 0.0) == pytest.approx(memory)
+    assert autocorrelation_inflation(np.array(scaled, float), 0.0) == pytest.approx(memory)
 
 
 def test_the_memory_of_many_days_is_that_of_their_process():
@@ -117,8 +117,8 @@ def test_the_memory_of_many_days_is_that_of_their_process():
 
 def test_a_record_of_the_required_length_is_just_enough():
     of = moments(NET)
-    assert min_trl(NET).value == pytest.approx(record_days(of))
-    days = record_days(of, 0.05)
+    assert min_trl(NET).value == pytest.approx(min_track_record_days(of))
+    days = min_track_record_days(of, 0.05)
     assert of.ratio > 0.05
     # PSR is 0.95 where D - 1 days have that standard error
     error = standard_error(of._replace(days=2)) / math.sqrt(days - 1)

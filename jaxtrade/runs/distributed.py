@@ -1,13 +1,14 @@
 """The processes of one run: how many there are, which one this is, where process 0 listens; and how
 they join and leave.
 
-`layout_of` is a pure function of flags and environment variables, so a contradiction is reported before JAX loads.
-`join` then joins the processes. The order of the sources, the first that says something counts:
+`find_process_group` is a pure function of flags and environment variables, so a contradiction is
+reported before JAX loads. `join` then joins the processes. The first of these sources that says
+something counts:
 
 1. the flags `--coordinator`, `--num-processes`, `--process-id`;
-2. `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`: Kubeflow Trainer sets them, and JAX reads only the
-   first; for the last, `JOB_COMPLETION_INDEX` stands in, which Kubernetes sets in pods of indexed
-   jobs;
+2. `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`: Kubeflow Trainer sets them, and
+   JAX reads only the first; for the last, `JOB_COMPLETION_INDEX` stands in, which Kubernetes sets
+   in pods of indexed jobs;
 3. `SKYPILOT_NODE_RANK`, `SKYPILOT_NUM_NODES`, `SKYPILOT_NODE_IPS`;
 4. what JAX itself detects: SLURM, Open MPI, Cloud TPU, and Kubernetes if the package `kubernetes` is installed.
 """
@@ -36,7 +37,7 @@ from jaxtrade.errors import (
     ProcessLostError,
 )
 from jaxtrade.runs.agents import groups_of
-from jaxtrade.training import together
+from jaxtrade.training import multiprocess
 
 PORT = 55527  # where process 0 listens if nothing names a port; JAX chooses the same on Kubernetes
 HEARTBEAT_S = 15  # silence after which a process counts as dead; JAX's own default is 100
@@ -44,13 +45,15 @@ JOIN_S = 300  # how long processes wait for each other at the start
 
 
 @dataclass(frozen=True)
-class Layout:
+class ProcessGroup:
     """The processes of a run, as this one sees them.
 
-    source: who said so, for messages. process_id: of this process, from 0. num_processes: None if
-        only JAX can ask
-    (Kubernetes). coordinator: `host:port` of process 0; None if JAX finds it. method: the name
-    under which JAX detects the cluster; None if it need not, or has no name for it.
+    source: who said so, for messages.
+    process_id: of this process, from 0.
+    num_processes: None if only JAX can ask (Kubernetes).
+    coordinator: `host:port` of process 0; None if JAX finds it.
+    method: the name under which JAX detects the cluster; None if it need not, or has no name
+        for it.
     """
 
     source: str
@@ -74,11 +77,11 @@ class Layout:
         )
 
 
-ALONE = Layout("nothing says otherwise")
+ALONE = ProcessGroup("nothing says otherwise")
 
 
 @dataclass(frozen=True)
-class Given:
+class ProcessFlags:
     """The flags `--coordinator`, `--num-processes` and `--process-id`. None: not given."""
 
     coordinator: str | None = None
@@ -86,12 +89,13 @@ class Given:
     process_id: int | None = None
 
 
-def layout_of(
-    given: Given, env: Mapping[str, str], installed: Callable[[str], bool] | None = None
-) -> Layout:
-    """The layout that flags and environment describe. `ALONE` if they describe none.
+def find_process_group(
+    given: ProcessFlags, env: Mapping[str, str], installed: Callable[[str], bool] | None = None
+) -> ProcessGroup:
+    """Find the layout that flags and environment describe. `ALONE` if they describe none.
 
     installed: whether a package is installed; default: looks for it.
+
     Raises ConfigError if values contradict each other or are incomplete.
     """
     has = installed or (lambda name: importlib.util.find_spec(name) is not None)
@@ -104,12 +108,12 @@ def layout_of(
         _explicit("flags", flags)
         or _from_jax_variables(env)
         or _from_skypilot(env)
-        or _detected(env, has)
+        or _detect(env, has)
         or ALONE
     )
 
 
-def _from_jax_variables(env: Mapping[str, str]) -> Layout | None:
+def _from_jax_variables(env: Mapping[str, str]) -> ProcessGroup | None:
     count, own = _number(env, "JAX_NUM_PROCESSES"), _number(env, "JAX_PROCESS_ID")
     if (
         count is None and own is None
@@ -128,7 +132,7 @@ def _from_jax_variables(env: Mapping[str, str]) -> Layout | None:
     )
 
 
-def _from_skypilot(env: Mapping[str, str]) -> Layout | None:
+def _from_skypilot(env: Mapping[str, str]) -> ProcessGroup | None:
     count, rank = _number(env, "SKYPILOT_NUM_NODES"), _number(env, "SKYPILOT_NODE_RANK")
     if count is None or count == 1:
         return None
@@ -149,9 +153,10 @@ def _from_skypilot(env: Mapping[str, str]) -> Layout | None:
     )
 
 
-def _explicit(source: str, values: Mapping[str, str | int | None]) -> Layout | None:
-    """The layout of three named values: coordinator, number and id, in this order; None if all of
-    them are absent.
+def _explicit(source: str, values: Mapping[str, str | int | None]) -> ProcessGroup | None:
+    """Make the layout of three named values: coordinator, number and id, in this order.
+
+    None if all of them are absent.
 
     Raises ConfigError, which names the flag or variable at fault.
     """
@@ -161,7 +166,7 @@ def _explicit(source: str, values: Mapping[str, str | int | None]) -> Layout | N
     if count is not None and int(count) < 1:
         raise ConfigError(f"{of}={count}: expected at least 1 process")
     if count == 1 and not own:  # the coordinator of one process is nobody's business
-        return Layout(source)
+        return ProcessGroup(source)
     missing = [name for name, value in values.items() if value is None]
     if missing:
         given = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
@@ -175,12 +180,13 @@ def _explicit(source: str, values: Mapping[str, str | int | None]) -> Layout | N
         raise ConfigError(
             f"{by}={own}: with {of}={count} expected a number from 0 to {int(count) - 1}"
         )
-    return Layout(source, int(own), int(count), checked_address(str(coordinator), at))
+    return ProcessGroup(source, int(own), int(count), checked_address(str(coordinator), at))
 
 
 def checked_address(text: str, name: str) -> str:
-    """`host:port`. name: the flag or variable that says it. Raises ConfigError for any other
-    text.
+    """Check and return `host:port`. Raises ConfigError for any other text.
+
+    name: the flag or variable that says it.
     """
     host, _, port = text.rpartition(":")
     if (
@@ -195,32 +201,35 @@ def checked_address(text: str, name: str) -> str:
     return text
 
 
-def _detected(env: Mapping[str, str], has: Callable[[str], bool]) -> Layout | None:
-    """What JAX detects by itself (`jax/_src/clusters`), where its variables are present with more
-    than one task.
+def _detect(env: Mapping[str, str], has: Callable[[str], bool]) -> ProcessGroup | None:
+    """Detect the layout that JAX finds by itself (`jax/_src/clusters`).
+
+    Its variables must be present with more than one task.
     """
     slurm = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
     if all(name in env for name in slurm):
-        return _counted("SLURM", env, "SLURM_NTASKS", "SLURM_PROCID", "slurm")
+        return _read_task_layout("SLURM", env, "SLURM_NTASKS", "SLURM_PROCID", "slurm")
     if "OMPI_MCA_orte_hnp_uri" in env:
-        return _counted("Open MPI", env, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "ompi")
+        return _read_task_layout(
+            "Open MPI", env, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "ompi"
+        )
     if len(hosts := env.get("TPU_WORKER_HOSTNAMES", "").split(",")) > 1 and "TPU_WORKER_ID" in env:
         slices = _number(env, "MEGASCALE_NUM_SLICES") or 1
         own = (_number(env, "MEGASCALE_SLICE_ID") or 0) * len(hosts) + (
             _number(env, "TPU_WORKER_ID") or 0
         )
-        return Layout(
+        return ProcessGroup(
             "Cloud TPU", own, len(hosts) * slices
         )  # the two kinds of TPU hosts share one name in JAX
     if "KUBERNETES_SERVICE_HOST" in env and "JOB_COMPLETION_INDEX" in env and has("kubernetes"):
-        return Layout("Kubernetes", _number(env, "JOB_COMPLETION_INDEX") or 0, None)
+        return ProcessGroup("Kubernetes", _number(env, "JOB_COMPLETION_INDEX") or 0, None)
     return None
 
 
-def _counted(
+def _read_task_layout(
     source: str, env: Mapping[str, str], count: str, own: str, method: str
-) -> Layout | None:
-    """A layout whose coordinator JAX finds. None with one task. Raises ConfigError."""
+) -> ProcessGroup | None:
+    """Read a layout whose coordinator JAX finds. None with one task. Raises ConfigError."""
     tasks, task = _number(env, count), _number(env, own)
     if tasks is None or tasks <= 1:
         return None
@@ -228,12 +237,13 @@ def _counted(
         raise ConfigError(
             f"{own}={env.get(own)}: with {count}={tasks} expected a number from 0 to {tasks - 1}"
         )
-    return Layout(source, task, tasks, None, method)
+    return ProcessGroup(source, task, tasks, None, method)
 
 
 def _number(env: Mapping[str, str], name: str) -> int | None:
-    """A whole number of at least 0; None if the variable is absent or empty. Raises ConfigError for
-    other text.
+    """Read a whole number of at least 0; None if the variable is absent or empty.
+
+    Raises ConfigError for other text.
     """
     text = env.get(name)
     if not text:
@@ -243,14 +253,15 @@ def _number(env: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def joined() -> Layout:
-    """The processes that this one has joined already, by itself or by `jax.distributed.initialize`
-    of its caller.
+def find_joined() -> ProcessGroup:
+    """Find the processes that this one has joined already.
+
+    It did so by itself or by `jax.distributed.initialize` of its caller.
     """
-    return Layout("joined before", together.process_index(), together.process_count())
+    return ProcessGroup("joined before", multiprocess.process_index(), multiprocess.process_count())
 
 
-def check_config(config: RunConfig, layout: Layout) -> None:
+def check_config(config: RunConfig, layout: ProcessGroup) -> None:
     """Check that several processes can train a configuration. One process can train all of them.
 
     Raises ConfigError for what processes would do differently: they time sizes, and ask advisors,
@@ -289,7 +300,7 @@ def check_config(config: RunConfig, layout: Layout) -> None:
 # for that moment cannot be used: in JAX 0.10.2 it ends in `std::bad_cast`. So a handler of SIGABRT
 # prints the line, in the thread that aborts; a handler of Python's own would never run, since the
 # main thread may be deep in a program. Where a collective fails first, as with gloo on CPUs,
-# Python gets an exception, which `lost` recognises. The two may come at once, in two threads, so
+# Python gets an exception, which `is_lost` recognises. The two may come at once, in two threads, so
 # each line is written as the last one of the process (`say`).
 
 LEAVE_S = 5.0  # how long a process that ends with an error waits for the others to end too
@@ -315,15 +326,17 @@ _NOT_MET = (
 )
 
 
-def join(layout: Layout, heartbeat: int = HEARTBEAT_S, timeout: int = JOIN_S) -> None:
-    """Join the other processes of the layout. Does nothing for one process. Call this before JAX
-    uses a device.
+def join(layout: ProcessGroup, heartbeat: int = HEARTBEAT_S, timeout: int = JOIN_S) -> None:
+    """Join the other processes of the layout. Does nothing for one process.
 
-    heartbeat: seconds of silence after which a process counts as dead. timeout: seconds to wait for
-        the others.
-    If they do not meet in time, JAX ends the process, which then says so and has the exit code of
-    ProcessLostError. Raises ConfigError if JAX finds no cluster, runs already, or cannot listen at
-    the coordinator's address.
+    Call this before JAX uses a device.
+
+    heartbeat: seconds of silence after which a process counts as dead.
+    timeout: seconds to wait for the others.
+
+    If they do not meet in time, JAX ends the process, which then reports it and has the exit code
+    of ProcessLostError. Raises ConfigError if JAX finds no cluster, runs already, or cannot listen
+    at the coordinator's address.
     """
     if layout.alone:
         return
@@ -355,13 +368,13 @@ def join(layout: Layout, heartbeat: int = HEARTBEAT_S, timeout: int = JOIN_S) ->
     except (RuntimeError, ValueError, OSError) as error:
         raise _not_joined(layout, error) from error
     _say_when_aborted(
-        f"process {together.process_index()} of {together.process_count()}: JAX has ended this process, most likely "
-        f"because another process of the run has died (its lines above say which); {AGAIN}"
+        f"process {multiprocess.process_index()} of {multiprocess.process_count()}: JAX has ended this "
+        f"process, most likely because another process of the run has died (its lines above say which); {AGAIN}"
     )
 
 
-def _not_joined(layout: Layout, error: Exception) -> ConfigError:
-    """The error of a process that could not join the others."""
+def _not_joined(layout: ProcessGroup, error: Exception) -> ConfigError:
+    """Make the error of a process that could not join the others."""
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "start RPC server" in first:
         return ConfigError(
@@ -375,8 +388,10 @@ def _not_joined(layout: Layout, error: Exception) -> ConfigError:
 
 
 def say(line: str) -> None:
-    """Print the last line of this process. If it has joined others, JAX may be saying in a thread,
-    at length, that they are gone."""
+    """Print the last line of this process.
+
+    If it has joined others, JAX may be printing in a thread, at length, that they are gone.
+    """
     sys.stderr.flush()
     if not _HANDLERS:
         print(line, file=sys.stderr)
@@ -386,32 +401,31 @@ def say(line: str) -> None:
 
 
 def _say_when_aborted(line: str) -> None:
-    """Print a line, and end with the exit code of `ProcessLostError`, when JAX aborts this
-    process.
-    """
+    """Print a line, and end with the code of `ProcessLostError`, when JAX aborts this process."""
     if os.name == "nt":  # its C library has no such handlers by thread
         return
     text, stderr = f"\nerror: {line}", os.dup(2)
 
-    def ended(number: int) -> None:
+    def report_end(number: int) -> None:
         del number
         with suppress(OSError):
             interrupt.write_last(text, stderr)
         os._exit(ProcessLostError.exit_code)
 
     kind = ctypes.CFUNCTYPE(None, ctypes.c_int)
-    handler, library = kind(ended), ctypes.CDLL(None)
+    handler, library = kind(report_end), ctypes.CDLL(None)
     library.signal.argtypes, library.signal.restype = [ctypes.c_int, kind], ctypes.c_void_p
     library.signal(signal.SIGABRT, handler)
     _HANDLERS.append(handler)
 
 
-def lost(error: BaseException) -> bool:
-    """Whether an exception of JAX says that another process is gone. Never true for a run of one
-    process.
+def is_lost(error: BaseException) -> bool:
+    """Return whether an exception of JAX says that another process is gone.
+
+    Never true for a run of one process.
     """
     return (
-        together.process_count() > 1
+        multiprocess.process_count() > 1
         and type(error).__module__.split(".")[0] in ("jax", "jaxlib", "builtins")
         and not isinstance(error, JaxtradeError | OSError)
         and _GONE.search(str(error)) is not None
@@ -419,29 +433,30 @@ def lost(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_loss() -> Iterator[None]:
     """Turn an exception that says that another process is gone into ProcessLostError."""
     try:
         yield
     except Exception as error:
-        if not lost(error):
+        if not is_lost(error):
             raise
         said = " ".join(str(error).split())[:200]
         raise ProcessLostError(
-            f"process {together.process_index()} of {together.process_count()}: another process of "
+            f"process {multiprocess.process_index()} of {multiprocess.process_count()}: another process of "
             f"the run has ended or does not answer ({said}); {AGAIN}"
         ) from error
 
 
 def leave(code: int) -> int:
-    """End this process's part in the run -> its exit code. With an error code this function may end
-    the process.
+    """End this process's part in the run and return its exit code.
+
+    With an error code this function may end the process.
 
     Processes that end together (all stopped by a signal, say) leave in order. One that ends by
     itself must not wait for the others, which may be waiting for it in a collective: it ends at
     once, and JAX ends them.
     """
-    if together.process_count() == 1:
+    if multiprocess.process_count() == 1:
         return code
     if code:
         signal.signal(
@@ -457,9 +472,9 @@ def leave(code: int) -> int:
 
 
 def _all_leave(seconds: float) -> bool:
-    """Whether all processes end within some seconds."""
+    """Return whether all processes end within some seconds."""
     try:
-        together.barrier("end", seconds)
+        multiprocess.barrier("end", seconds)
     except (
         Exception
     ):  # JAX has errors of several kinds for this; whichever it is, the others do not come

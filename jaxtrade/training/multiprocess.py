@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from jaxtrade.errors import JaxtradeError, StoppedTogetherError
-from jaxtrade.storage.internals import coordination
+from jaxtrade.storage.internals import find_distributed_state
 
 LONGEST_S = 30 * 24 * 3600  # a wait ends when a process dies, so it needs no other limit
 FOLDER = "jaxtrade"  # of the keys in the coordination service
@@ -25,8 +25,9 @@ ValueT = TypeVar("ValueT", bool, int, float, str, dict[str, Any], list[Any])
 
 
 class _Calls:
-    """Numbers the calls of this process, which are the same in all of them. kept: keys that process
-    0 has to delete.
+    """Numbers the calls of this process, which are the same in all of them.
+
+    kept: keys that process 0 has to delete.
     """
 
     def __init__(self) -> None:
@@ -42,41 +43,45 @@ _CALLS = _Calls()
 
 
 def process_index() -> int:
-    """The number of this process among those of the run, from 0."""
-    state = coordination()
+    """Return the number of this process among those of the run, from 0."""
+    state = find_distributed_state()
     return 0 if state is None else int(state.process_id)
 
 
 def process_count() -> int:
-    """How many processes train the run together."""
-    state = coordination()
+    """Return how many processes train the run together."""
+    state = find_distributed_state()
     return 1 if state is None else int(state.num_processes)
 
 
 def is_main() -> bool:
-    """Whether this process writes the run's files and takes its decisions: process 0, or the only
-    one.
+    """Return whether this process writes the run's files and takes its decisions.
+
+    It is process 0, or the only one.
     """
     return process_index() == 0
 
 
 def barrier(name: str, seconds: float = LONGEST_S) -> None:
-    """Wait until all processes are here. name: for JAX's own messages.
+    """Wait until all processes are here.
 
     Raises RuntimeError (JAX's own) if they are not within `seconds`.
+
+    name: for JAX's own messages.
     """
-    if (state := coordination()) is not None:
+    if (state := find_distributed_state()) is not None:
         state.client.wait_at_barrier(f"{_CALLS.next()}/{name}", int(1000 * seconds))
 
 
 def from_main(make: Callable[[], ValueT]) -> ValueT:
-    """The value that process 0 makes, in every process. The others do not call `make`: they wait.
+    """Return the value that process 0 makes, in every process.
+
+    The others do not call `make`: they wait. Raises what `make` raises in process 0. The others
+    then raise StoppedTogetherError with the same exit code, if it is an error of jaxtrade.
 
     make: returns a value that JSON can express; a float keeps its bits.
-    Raises what `make` raises in process 0. The others then raise StoppedTogetherError with the same
-    exit code, if it is an error of jaxtrade.
     """
-    if (state := coordination()) is None:
+    if (state := find_distributed_state()) is None:
         return make()
     key = _CALLS.next()
     if state.process_id == 0:
@@ -98,8 +103,8 @@ def from_main(make: Callable[[], ValueT]) -> ValueT:
 
 
 def agree(number: int) -> int:
-    """The largest number of all processes, in every process."""
-    if (state := coordination()) is None:
+    """Return the largest number of all processes, in every process."""
+    if (state := find_distributed_state()) is None:
         return number
     key, client = _CALLS.next(), state.client
     client.key_value_set(f"{key}/{state.process_id}", str(int(number)))

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: the equity of an agent in both passes, and one of its days."""
+"""Plots of an evaluation: the equity of an agent in both passes, and one of its days."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason
-from jaxtrade.evaluation.pictures import style
-from jaxtrade.evaluation.pictures.style import LOOKS
+from jaxtrade.evaluation.plots import style
+from jaxtrade.evaluation.plots.style import LOOKS
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.trades import Trades
-from jaxtrade.notation import at as time_at
-from jaxtrade.notation import date_span, name_agent, share
+from jaxtrade.formatting import at as time_at
+from jaxtrade.formatting import date_span, name_agent, share
 from jaxtrade.text import several
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
-WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
+WILD = (
+    "random"  # the agent that may leave the plot: what it loses to costs can dwarf all the others
+)
 ROOM, PAD = (
     0.5,
     0.06,
@@ -28,7 +30,7 @@ ROOM, PAD = (
 
 
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
-    """The two lines above the picture: what it shows, and the figures of the strategy pass."""
+    """Return the two lines above the plot: what it shows, and the metrics of the strategy pass."""
     dates, figures = result.decisions.date.tolist(), agent.strategy_figures
     notes = [
         label.split(":")[0].upper()
@@ -53,10 +55,10 @@ Panel = Callable[[Any, Any, AgentResult], None]  # (axis, result, agent) draws o
 
 
 def prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    """The price, and the trades on it."""
+    """Draw the price, and the trades on it."""
     rows, tick = result.decisions.rows, float(result.clock.tick_size)
     axis.plot(
-        *_gapped(
+        *_insert_gaps(
             result.close[rows + 1] * tick, np.flatnonzero(np.diff(result.decisions.session)) + 1
         ),
         **LOOKS["price"],
@@ -76,7 +78,7 @@ def prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
 
 
 def profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    """What each symbol of a joint account has made, without account rules."""
+    """Draw what each symbol of a joint account has made, without account rules."""
     frame, colors = result.equity_of(agent.name), LOOKS["others"]
     for i, symbol in enumerate(result.settings["symbols"]):
         color = colors[i % len(colors)]
@@ -85,9 +87,12 @@ def profits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     axis.set_title("Profit of each symbol")
 
 
-@style.styled
-def figure_of(result: EvaluationResult, agent: AgentResult, first: Panel = prices) -> Any:
-    """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space.
+@style.apply_style
+def plot_result(result: EvaluationResult, agent: AgentResult, first: Panel = prices) -> Any:
+    """Draw an agent's result as a matplotlib Figure.
+
+    The x axes count decision bars, so that closed hours take no space.
+
     first: draws the first panel.
     """
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))
@@ -103,7 +108,7 @@ def figure_of(result: EvaluationResult, agent: AgentResult, first: Panel = price
 
 
 def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    """A line from each entry to its exit, and marks: entries by side, exits by outcome."""
+    """Draw a line from each entry to its exit, and marks: entries by side, exits by outcome."""
     from matplotlib.collections import LineCollection
 
     trades, rows, tick = agent.trades, result.decisions.rows, float(result.clock.tick_size)
@@ -148,14 +153,15 @@ def _equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         label=name_agent(agent.name),
         **LOOKS["agent"],
     )
-    _bounded(axis, result, agent)
+    _set_limits(axis, result, agent)
     style.money_axis(axis, "equity")
     axis.set_title("Equity without account rules")
 
 
-def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    """Scale the axis to the sensible agents. A `random` that would flatten their curves runs off
-    the edge, marked.
+def _set_limits(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    """Scale the axis to the sensible agents.
+
+    A `random` that would flatten their curves runs off the edge, marked.
     """
     start, others = (
         result.start_balance,
@@ -183,7 +189,7 @@ def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     )
     left = at < 0.6 * len(curve)
     axis.annotate(
-        _gone(curve - start, low - start, high - start),
+        _label_hidden(curve - start, low - start, high - start),
         (at, low if below else high),
         (8 if left else -8, 5 if below else -5),
         ha="left" if left else "right",
@@ -192,9 +198,10 @@ def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     )
 
 
-def _gone(profit: np.ndarray, low: float, high: float) -> str:
-    """Where the wild agent is while it is out of the picture. profit: its dollars from the
-    start.
+def _label_hidden(profit: np.ndarray, low: float, high: float) -> str:
+    """Say where the wild agent is while it is out of the plot.
+
+    profit: its dollars from the start.
     """
     value, when = profit[-1], ""
     if low <= value <= high:  # it came back
@@ -230,7 +237,7 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     )  # a gap keeps a line from joining two accounts
     for values, look in ((alive, "balance"), (floor, "floor")):
         if not np.isnan(values).all():
-            axis.plot(*_gapped(values, borders), **LOOKS[look])
+            axis.plot(*_insert_gaps(values, borders), **LOOKS[look])
     for reason, (name, color, mark) in LOOKS["ends"].items():
         at = np.flatnonzero(record.end == EndReason[reason])
         if len(at):
@@ -250,14 +257,14 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     )
 
 
-def _gapped(values: np.ndarray, borders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y) of a line that is interrupted before each of `borders`."""
+def _insert_gaps(values: np.ndarray, borders: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (x, y) of a line that is interrupted before each of `borders`."""
     x = np.insert(np.arange(len(values), dtype=float), borders, np.nan)
     return x, np.insert(values.astype(float), borders, np.nan)
 
 
 def _mark_time(axes: Any, result: EvaluationResult) -> None:
-    """Session borders on all axes, and times (one session) or dates below the last."""
+    """Mark session borders on all axes, and times (one session) or dates below the last."""
     decisions, bottom = result.decisions, axes[-1]
     first = np.append(0, decisions.last[:-1] + 1)
     if len(first) == 1:
@@ -277,7 +284,7 @@ def _mark_time(axes: Any, result: EvaluationResult) -> None:
 
 
 def _times(result: EvaluationResult, rows: np.ndarray) -> list[datetime.datetime]:
-    """The close of the bar after each decision, at the exchange."""
+    """Return the close of the bar after each decision, at the exchange."""
     clock = result.clock
     return [time_at(int(clock.time[row + 1]) + clock.bar_seconds, clock.zone) for row in rows]
 
@@ -291,8 +298,8 @@ MARGIN = 20  # bars shown before the first entry and after the last exit
 class Day(NamedTuple):
     """The part of a session that is drawn.
 
-    number: of the session in the set. first, last: indices of its first and last decision bar shown
-        (inclusive).
+    number: of the session in the set.
+    first, last: indices of its first and last decision bar shown (inclusive).
     trades: those of the session.
     """
 
@@ -303,7 +310,7 @@ class Day(NamedTuple):
 
 
 def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
-    """The session with most trades, the first of several. Without any trade: the last session.
+    """Find the session with most trades, the first of several. Without any trade: the last session.
 
     Of a long session only the hours with trades are shown, and `MARGIN` bars on both sides.
     """
@@ -322,7 +329,7 @@ def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
 
 
 def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[str, str]:
-    """The two lines above the picture: which day, and the figures of its trades."""
+    """Return the two lines above the plot: which day, and the metrics of its trades."""
     date: datetime.date = result.decisions.date.tolist()[day.number]
     title = f"{name_agent(agent.name)} on {result.settings['market']}, {date_span([date])}"
     count, won = len(day.trades), int((day.trades.net > 0).sum())
@@ -337,9 +344,12 @@ def day_headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tupl
     )
 
 
-@style.styled
-def day_figure(result: EvaluationResult, agent: AgentResult) -> Any:
-    """The matplotlib Figure: candles above, the day's profit below. The x axes count bars."""
+@style.apply_style
+def plot_day(result: EvaluationResult, agent: AgentResult) -> Any:
+    """Draw a day as a matplotlib Figure: candles above, the day's profit below.
+
+    The x axes count bars.
+    """
     day = busiest(result, agent)
     figure = style.new_figure(11.5, 7.6, *day_headline(result, agent, day))
     top, bottom = figure.subplots(2, 1, **LOOKS["day panels"])
@@ -361,16 +371,18 @@ def day_figure(result: EvaluationResult, agent: AgentResult) -> Any:
     return figure
 
 
-def grouped(values: np.ndarray, size: int, how: Any) -> np.ndarray:
-    """`how` (a ufunc with `reduceat`) over groups of `size` values; the last group may be
-    smaller.
+def reduce_groups(values: np.ndarray, size: int, how: Any) -> np.ndarray:
+    """Reduce groups of `size` values by `how` (a ufunc with `reduceat`).
+
+    The last group may be smaller.
     """
     return how.reduceat(values, np.arange(0, len(values), size))
 
 
 def _candles(axis: Any, result: EvaluationResult, day: Day) -> int:
-    """Draw candles: hollow where the price rose, filled where it fell. Returns the number of bars
-    in each.
+    """Draw candles: hollow where the price rose, filled where it fell.
+
+    Returns the number of bars in each.
     """
     from matplotlib.collections import LineCollection, PolyCollection
 
@@ -379,8 +391,8 @@ def _candles(axis: Any, result: EvaluationResult, day: Day) -> int:
     starts = np.arange(0, len(rows), size)
     ends = np.minimum(starts + size, len(rows)) - 1
     first, last = result.open[rows[starts]] * tick, result.close[rows[ends]] * tick
-    high = grouped(result.high[rows], size, np.maximum) * tick
-    low = grouped(result.low[rows], size, np.minimum) * tick
+    high = reduce_groups(result.high[rows], size, np.maximum) * tick
+    low = reduce_groups(result.low[rows], size, np.minimum) * tick
     middle, half = (starts + ends) / 2, 0.36 * size
     top, bottom = np.maximum(first, last), np.minimum(first, last)
     wicks = [[(x, a), (x, b)] for x, a, b in zip(middle, low, bottom, strict=True)]
@@ -397,10 +409,11 @@ def _candles(axis: Any, result: EvaluationResult, day: Day) -> int:
 
 
 def levels(agent: AgentResult, day: Day) -> dict[str, list[tuple[int, int]]]:
-    """name -> (bar, level in ticks) of the stop and the target of the position held after each
-    decision bar shown.
+    """Find the stop and the target of the position held after each decision bar shown.
 
-    bar: counted from the first one shown. The level at the close of a bar holds in the next one.
+    Returns name -> (bar, level in ticks). The level at the close of a bar holds in the next one.
+
+    bar: counted from the first one shown.
     """
     legs = np.asarray(agent.strategy.ref.legs)[day.first : day.last + 1, 0].astype(np.int64)
     held = legs[:, 0] != 0
@@ -413,8 +426,9 @@ def levels(agent: AgentResult, day: Day) -> dict[str, list[tuple[int, int]]]:
     }
 
 
-def joined(levels: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(first bar, last bar, level) of each stretch of neighbouring bars with the same level.
+def merge_levels(levels: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Merge neighbouring bars with the same level -> (first bar, last bar, level) of each stretch.
+
     levels: (bar, level).
     """
     found: list[tuple[int, int, int]] = []
@@ -427,8 +441,9 @@ def joined(levels: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 
 def _levels(axis: Any, result: EvaluationResult, agent: AgentResult, day: Day) -> None:
-    """Draw stops and targets as far as they are near the prices: a far target must not flatten the
-    candles.
+    """Draw stops and targets as far as they are near the prices.
+
+    A far target must not flatten the candles.
     """
     from matplotlib.collections import LineCollection
 
@@ -439,7 +454,8 @@ def _levels(axis: Any, result: EvaluationResult, agent: AgentResult, day: Day) -
         ("target", style.WON, (0, (5, 2.5)), "dashed"),
     ):
         found = [
-            (first, last, level * tick) for first, last, level in joined(levels(agent, day)[name])
+            (first, last, level * tick)
+            for first, last, level in merge_levels(levels(agent, day)[name])
         ]
         near = [each for each in found if low - room <= each[2] <= high + room]
         if not near:
@@ -453,7 +469,7 @@ def _levels(axis: Any, result: EvaluationResult, agent: AgentResult, day: Day) -
 
 
 def _marks(axis: Any, result: EvaluationResult, day: Day) -> None:
-    """Entries by side and exits by outcome, at their prices."""
+    """Mark entries by side and exits by outcome, at their prices."""
     trades, tick, rows = day.trades, float(result.clock.tick_size), result.decisions.rows
     if not len(trades):
         return
@@ -477,9 +493,9 @@ def _profit(axis: Any, agent: AgentResult, day: Day) -> None:
     axis.set_title("Profit of the day, open positions at the close of each bar")
 
 
-# The file of each picture, and what draws it: (result, agent) -> Figure.
+# The file of each plot, and what draws it: (result, agent) -> Figure.
 PICTURES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "prices": ("equity.png", figure_of),
-    "profits": ("equity.png", partial(figure_of, first=profits)),
-    "day": ("day.png", day_figure),
+    "prices": ("equity.png", plot_result),
+    "profits": ("equity.png", partial(plot_result, first=profits)),
+    "day": ("day.png", plot_day),
 }

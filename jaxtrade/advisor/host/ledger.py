@@ -32,14 +32,14 @@ from jaxtrade.advisor.host.replies import verdict_of
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question, canonical, sha256_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
-from jaxtrade.text import Tell
+from jaxtrade.text import Log
 
 PATIENCE = 5.0  # seconds to wait for other processes that open or write the file
 _PAUSE = 0.025  # seconds
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether the error means that another process holds the file for the moment."""
+    """Return whether the error means that another process holds the file for the moment."""
     code = (
         getattr(error, "sqlite_errorcode", 0) & 0xFF
     )  # the low byte of an extended code is the primary code
@@ -48,15 +48,16 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All writes inside are made together, or none of them."""
+    """Make all writes inside together, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
     with connection:
         yield
 
 
 def use_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL mode, in which readers do not block the writer and a kill leaves the
-    file intact.
+    """Switch the file to WAL mode.
+
+    In it, readers do not block the writer and a kill leaves the file intact.
 
     After a power failure the last commits may be missing. SQLite does not wait while another
     process switches the mode, so this function tries again, for about `PATIENCE` at most.
@@ -76,15 +77,20 @@ class ForeignError(sqlite3.OperationalError):
     """A database of something else, or of another version."""
 
 
-def _opened(
+def _open_database(
     path: Path | str, kind: int, version: int, check: str, *tables: str
 ) -> sqlite3.Connection:
     """Open and check a file, and make the tables in a new one.
 
-    kind, version: its application id and user version. check: the PRAGMA that checks the whole
-        file. tables: the statements that make them.
-    Raises ForeignError, sqlite3.DatabaseError for a damaged file, and sqlite3.OperationalError for
-    one that cannot be used.
+    Args:
+        kind, version: its application id and user version.
+        check: the PRAGMA that checks the whole file.
+        tables: the statements that make them.
+
+    Raises:
+        ForeignError: it is a database of something else, or of another version.
+        sqlite3.DatabaseError: the file is damaged.
+        sqlite3.OperationalError: the file cannot be used.
     """
     connection = sqlite3.connect(
         path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
@@ -121,7 +127,10 @@ MICRO = 1_000_000
 
 
 class Spend(NamedTuple):
-    """Spending. cost: in millionths of the currency of the prices."""
+    """Spending.
+
+    cost: in millionths of the currency of the prices.
+    """
 
     calls: int = 0
     tokens: int = 0
@@ -137,21 +146,23 @@ class Caps(NamedTuple):
 
     @classmethod
     def of(cls, options: ServiceOptions) -> Caps:
-        """The caps that `advisor.service` sets."""
+        """Return the caps that `advisor.service` sets."""
         caps = ((options.max_calls, 1), (options.max_tokens, 1), (options.max_cost, MICRO))
         return cls(*(math.inf if most is None else int(most * unit) for most, unit in caps))
 
 
 def cost_of(options: ServiceOptions, prompt_tokens: int, completion_tokens: int) -> int:
-    """Cost in millionths of the currency, rounded up. Prices are per million tokens, which equals
-    millionths per token; one that is not given counts as 0.
+    """Return the cost in millionths of the currency, rounded up.
+
+    Prices are per million tokens, which equals millionths per token; one that is not given counts
+    as 0.
     """
     prompt, completion = options.price_prompt or 0.0, options.price_completion or 0.0
     return math.ceil(prompt * prompt_tokens + completion * completion_tokens)
 
 
 def at_most(prompt: str, options: ServiceOptions) -> Spend:
-    """The most that one call can cost.
+    """Return the most that one call can cost.
 
     In a byte-level vocabulary each token covers at least one byte, so the prompt has at most as
     many tokens as bytes, and those that the server adds to it (chat template, schema).
@@ -162,8 +173,10 @@ def at_most(prompt: str, options: ServiceOptions) -> Spend:
 
 
 def spend_of(answer: Answer, reserved: Spend, options: ServiceOptions) -> Spend:
-    """What one request counts as: its reported usage. Without one, all that was reserved for it,
-    unless the server's status says that it did not answer.
+    """Return what one request counts as: its reported usage.
+
+    Without one, all that was reserved for it, unless the server's status says that
+    it did not answer.
     """
     if used := answer.prompt_tokens + answer.completion_tokens:
         cost = cost_of(options, answer.prompt_tokens, answer.completion_tokens)
@@ -175,8 +188,7 @@ class Ledger:
     """The ledger: one row of totals. One thread uses it; other processes may share the file.
 
     path: the file; None keeps the totals in memory. Every method raises StorageError where the file
-        cannot be read or
-    written, because spending that cannot be counted must not happen.
+        cannot be read or written, because spending that cannot be counted must not happen.
     """
 
     def __init__(self, path: Path | str | None, caps: Caps) -> None:
@@ -185,7 +197,7 @@ class Ledger:
             if path:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
             try:
-                self._connection = _opened(
+                self._connection = _open_database(
                     path or ":memory:", _LEDGER, 0, "integrity_check", _SPENT, _NOTHING
                 )
             except ForeignError:
@@ -208,20 +220,21 @@ class Ledger:
             "UPDATE spent SET calls = calls + ?, tokens = tokens + ?, cost = cost + ?", spend
         )
 
-    def spent(self) -> Spend:
-        """What has been spent, reservations included."""
+    def sum_spend(self) -> Spend:
+        """Sum what has been spent, reservations included."""
         with self._storage_errors():
             return Spend(
                 *self._connection.execute("SELECT calls, tokens, cost FROM spent").fetchone()
             )
 
     def reserve(self, spend: Spend) -> str:
-        """Reserve `spend` and return "". Where a cap does not allow it, reserve nothing and return
-        a text naming it.
+        """Reserve `spend` and return "".
+
+        Where a cap does not allow it, reserve nothing and return a text naming it.
         """
         with self._storage_errors(), transaction(self._connection):
             for name, cap, before, more in zip(
-                Caps._fields, self._caps, self.spent(), spend, strict=True
+                Caps._fields, self._caps, self.sum_spend(), spend, strict=True
             ):
                 if before + more > cap:
                     if name == "cost":
@@ -230,7 +243,7 @@ class Ledger:
             self._add(spend)
         return ""
 
-    def settle(self, reserved: Spend, actual: Spend) -> None:
+    def book_cost(self, reserved: Spend, actual: Spend) -> None:
         """Replace a reservation by the actual spending."""
         with self._storage_errors():
             self._add(Spend(*(new - old for new, old in zip(actual, reserved, strict=True))))
@@ -266,7 +279,7 @@ _FORGET = (
 )
 
 
-class Cached(NamedTuple):
+class CachedAdvice(NamedTuple):
     """Cached advice, or None with the failure that occurred `attempts` times in a row."""
 
     advice: Advice | None
@@ -275,8 +288,9 @@ class Cached(NamedTuple):
 
 
 def cache_key(identity: Mapping[str, str], question: Question) -> str:
-    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt and its
-    version.
+    """Hash all that an answer depends on: the backend's identity, prompt and its version.
+
+    The key is SHA-256 (hex).
 
     Deadlines, retries and credentials are left out, because they do not change the answer.
     """
@@ -290,19 +304,22 @@ def cache_key(identity: Mapping[str, str], question: Question) -> str:
 
 
 def cacheable(answer: Answer) -> bool:
-    """Whether an answer may be kept: advice, or a failure that the model's own text shows."""
+    """Return whether an answer may be kept.
+
+    That is advice, or a failure that the model's own text shows.
+    """
     return bool(answer.advice) or (answer.failure in NEGATIVE and answer.raw != "")
 
 
 class AdviceCache:
     """The cache. Until `open`, which checks the whole file, it reads and writes nothing on disk.
 
-    path: the file; None keeps answers in memory only. tell: receives one line where the file cannot
-        be used.
+    path: the file; None keeps answers in memory only.
+    log: receives one line where the file cannot be used.
     """
 
-    def __init__(self, path: Path | str | None, tell: Tell) -> None:
-        self._path, self._tell = Path(path) if path else None, tell
+    def __init__(self, path: Path | str | None, log: Log) -> None:
+        self._path, self._log = Path(path) if path else None, log
         # Answers that are not on disk yet, or never without a usable file.
         self._pending = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._pending.execute(_TABLE)
@@ -335,14 +352,14 @@ class AdviceCache:
         for end in ("-wal", "-shm"):
             if (beside := path.with_name(path.name + end)).exists():
                 beside.rename(target.with_name(target.name + end))
-        self._tell(
+        self._log(
             f"advisor: the cache {path} is damaged ({why}); it is kept as {target.name} and a new one is begun"
         )
 
     def _degrade(self, why: str) -> None:
         if not self.degraded:
             self.degraded = why
-            self._tell(
+            self._log(
                 f"advisor: the cache {self._path} cannot be used ({why}); answers of this run are kept in "
                 "memory and will be paid for again in the next"
             )
@@ -350,38 +367,39 @@ class AdviceCache:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def key(self, identity: Mapping[str, str], question: Question) -> str:
-        """The key of a question for `get` and `put`.
+        """Return the key of a question for `get` and `put`.
 
-        It is "", which both ignore, for a question without a prompt: a file could not tell such
-        questions apart. A cache in memory serves one run only, so its key is just the bar and the
+        It is "", which both ignore, for a question without a prompt: a file could not distinguish
+        such questions. A cache in memory serves one run only, so its key is just the bar and the
         prompt's version.
         """
         if not self._path:
             return f"bar {question.bar} {question.prompt_version}"
         return cache_key(identity, question) if question.prompt else ""
 
-    def get(self, key: str) -> Cached | None:
-        """The answer stored under `key`, or None."""
+    def get(self, key: str) -> CachedAdvice | None:
+        """Return the answer stored under `key`, or None."""
         before = self._read(self._connection, key) if self._connection else None
         new = self._read(self._pending, key)
-        return _added(before, new) if new else before
+        return _add_results(before, new) if new else before
 
-    def _read(self, connection: sqlite3.Connection, key: str) -> Cached | None:
+    def _read(self, connection: sqlite3.Connection, key: str) -> CachedAdvice | None:
         try:
             rows = connection.execute(
                 "SELECT advice, failure, attempts FROM answers WHERE key = ?", (key,)
             )
             for advice, failure, attempts in rows:
                 if advice:
-                    return Cached(Advice(*json.loads(advice)))
-                return Cached(None, Failure(failure), attempts)
+                    return CachedAdvice(Advice(*json.loads(advice)))
+                return CachedAdvice(None, Failure(failure), attempts)
         except (sqlite3.Error, ValueError, TypeError) as error:
             self._degrade(str(error))
         return None
 
     def put(self, key: str, question: Question, answer: Answer) -> None:
-        """Keep an answer; the next `flush` writes it to disk. Answers that are not `cacheable` are
-        ignored.
+        """Keep an answer; the next `flush` writes it to disk.
+
+        Answers that are not `cacheable` are ignored.
         """
         if not key or not cacheable(answer):
             return
@@ -410,8 +428,9 @@ class AdviceCache:
             self._degrade(str(error))
 
     def flush(self) -> bool:
-        """Write pending answers. Returns False where another process holds the file; they then stay
-        pending.
+        """Write pending answers.
+
+        Returns False where another process holds the file; they then stay pending.
         """
         if not self._connection or self.degraded:
             return True
@@ -443,13 +462,13 @@ class AdviceCache:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """The cache's file, opened and checked. Raises like `_opened`."""
-    connection = _opened(path, _CACHE, FORMAT, "quick_check", f"{_TABLE} WITHOUT ROWID")
+    """Open and check the cache's file. Raises like `_open_database`."""
+    connection = _open_database(path, _CACHE, FORMAT, "quick_check", f"{_TABLE} WITHOUT ROWID")
     connection.execute(f"PRAGMA busy_timeout={_PATIENCE_IN_USE}")
     return connection
 
 
-def _added(before: Cached | None, new: Cached) -> Cached:
+def _add_results(before: CachedAdvice | None, new: CachedAdvice) -> CachedAdvice:
     """Combine two results about one question, by the same rule as the SQL of `_PUT`."""
     if before and before.advice:
         return before
@@ -458,7 +477,7 @@ def _added(before: Cached | None, new: Cached) -> Cached:
 
 
 def read_texts(path: Path, keys: Iterable[str]) -> dict[str, str]:
-    """The texts of the answers with advice among `keys` (`cache_key`), by key.
+    """Return the texts of the answers with advice among `keys` (`cache_key`), by key.
 
     Raises StorageError where the file cannot be read or is no cache.
     """

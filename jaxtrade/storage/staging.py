@@ -13,13 +13,12 @@ from jaxtrade.storage import digests
 
 
 @contextmanager
-def staged(folder: Path, noted: bool = True) -> Iterator[Path]:
-    """An empty folder for new files; at the end of the block they move to `folder`, over files of
-    the same names.
+def stage_files(folder: Path, noted: bool = True) -> Iterator[Path]:
+    """Give an empty folder for new files; at the end of the block they move to `folder`.
 
-    If the block raises, nothing moves. `folder` and its parents are created. What a killed process
-    has left is removed by the next one. noted: whether the digests of the files are kept beside
-    them.
+    They replace files of the same names. If the block raises, nothing moves. `folder` and its
+    parents are created. What a killed process has left is removed by the next one.
+    noted: whether the digests of the files are kept beside them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / ".new"
@@ -29,7 +28,7 @@ def staged(folder: Path, noted: bool = True) -> Iterator[Path]:
         yield new
         files = sorted(new.iterdir())
         made = {path.name: path for path in files if path.is_file()}
-        with digests.replacing(folder, made) if noted else nullcontext():
+        with digests.replace_files(folder, made) if noted else nullcontext():
             for path in files:
                 path.replace(folder / path.name)
     except OSError as error:
@@ -37,6 +36,6 @@ def staged(folder: Path, noted: bool = True) -> Iterator[Path]:
             raise
         raise OSError(
             error.errno, error.strerror, str(folder)
-        ) from None  # pictures and archives name no file
+        ) from None  # plots and archives name no file
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -1,6 +1,4 @@
-"""Draws an ablation: for each fusion, what every advisor was worth and how much training trusted
-it.
-"""
+"""Draw an ablation: for each fusion, what every advisor was worth and how training trusted it."""
 
 from __future__ import annotations
 
@@ -11,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation.results import Ablation, FusionResult
-from jaxtrade.evaluation.pictures.style import LOOKS, save
+from jaxtrade.evaluation.plots.style import LOOKS, save
 
 HONEST, TOLD = "#1f4e9c", "#c0392b"
 
 
 def draw(ablation: Ablation, path: Path) -> bool:
-    """Write the PNG. Returns False and writes nothing where matplotlib is not installed."""
+    """Write the PNG. Return False and write nothing where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return False
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -46,8 +44,9 @@ def draw(ablation: Ablation, path: Path) -> bool:
 
 
 def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> None:
-    """Draw mean differences to no advice. Thick lines: 95 % intervals; thin: deflated; red:
-    advisors that cheat.
+    """Draw mean differences to no advice.
+
+    Thick lines: 95 % intervals; thin: deflated; red: advisors that cheat.
     """
     names = []
     for k, kind in enumerate(ablation.kinds):
@@ -75,8 +74,9 @@ def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> No
 
 
 def _draw_trust(axis: Any, ablation: Ablation, fusion: FusionResult) -> None:
-    """Draw the trust (log-odds of the hit rate) by update. Kinds whose trust is undefined or always
-    0 are left out.
+    """Draw the trust (log-odds of the hit rate) by update.
+
+    Kinds whose trust is undefined or always 0 are left out.
     """
     trust, colors = fusion.history["trust"], LOOKS["ablation lines"]
     steps = np.arange(1, len(trust) + 1)

@@ -24,7 +24,7 @@ from jaxtrade.data.contracts import (
 )
 from jaxtrade.data.examine import (
     Clock,
-    Examined,
+    FileFacts,
     candidates,
     clear_winner,
     clocks,
@@ -34,26 +34,28 @@ from jaxtrade.data.examine import (
     price_unit,
     require_known,
 )
-from jaxtrade.data.formats.recognise import Usual
+from jaxtrade.data.formats.recognise import UsualMeaning
 from jaxtrade.data.read.stamps import known_zone
 from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
-from jaxtrade.notation import iso
-from jaxtrade.text import aligned, show
+from jaxtrade.formatting import iso
+from jaxtrade.text import align, show
 
 # Questions of a command to a person at a terminal, or the list of flags that answer them.
 
 TRIES = 3
 
 
-class Question(NamedTuple):
+class InitQuestion(NamedTuple):
     """One thing that a command cannot know.
 
-    text: the question. flag: how to answer it on the command line. check: raises ConfigError for an
-    answer that is not allowed; None: one of the choices. choices: (answer, what speaks for it).
-    usual: the answer to an empty line; None if there is none. key: of `data`, which the answer
-    sets, if it sets one. best: choices that fit best where none is so clearly better that it is
-    usual.
+    text: the question.
+    flag: how to answer it on the command line.
+    check: raises ConfigError for an answer that is not allowed; None: one of the choices.
+    choices: (answer, what speaks for it).
+    usual: the answer to an empty line; None if there is none.
+    key: of `data`, which the answer sets, if it sets one.
+    best: choices that fit best where none is so clearly better that it is usual.
     """
 
     text: str
@@ -71,7 +73,7 @@ class Question(NamedTuple):
             (str(number), answer, f"{why}{' (best fit)' if answer in marked else ''}".strip())
             for number, (answer, why) in enumerate(self.choices, 1)
         ]
-        return aligned(rows, (1, 2)) if rows else []
+        return align(rows, (1, 2)) if rows else []
 
     def read(self, typed: str) -> str:
         """Return the answer to a line: a choice's number, or the answer itself. Raises ConfigError
@@ -88,13 +90,14 @@ class Question(NamedTuple):
 
 
 def may_ask(refused: bool) -> bool:
-    """Whether there is somebody to ask: a terminal, and no --non-interactive."""
+    """Return whether there is somebody to ask: a terminal, and no --non-interactive."""
     return not refused and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def ask(question: Question) -> str:
-    """The answer, as typed. Raises ConfigError after three answers that are not allowed, or at the
-    end of input.
+def ask(question: InitQuestion) -> str:
+    """Return the answer, as typed.
+
+    Raises ConfigError after three answers that are not allowed, or at the end of input.
     """
     for line in question.list_choices():
         show(f"  {line}")
@@ -121,10 +124,10 @@ def read_value(model: type[BaseModel], key: str, given: str) -> Any:
 
 SHOWN = 5
 PLAIN = (
-    Usual("exports in UTC", "UTC"),
-    Usual("the exchange's clock of US markets", "America/New_York"),
-    Usual("the clock of CME", "America/Chicago"),
-    Usual("most FX brokers' servers", "America/New_York+7h"),
+    UsualMeaning("exports in UTC", "UTC"),
+    UsualMeaning("the exchange's clock of US markets", "America/New_York"),
+    UsualMeaning("the clock of CME", "America/Chicago"),
+    UsualMeaning("most FX brokers' servers", "America/New_York+7h"),
 )
 # Usual figures of a contract of each kind: commission, slippage and minimum stop in ticks.
 USUAL: dict[Kind, tuple[str, str, str]] = {
@@ -134,8 +137,8 @@ USUAL: dict[Kind, tuple[str, str, str]] = {
 }
 
 
-def describe(seen: Examined) -> list[str]:
-    """The lines that say what was recognised."""
+def describe(seen: FileFacts) -> list[str]:
+    """Describe what was recognised, as lines."""
     clock = (
         "as written; the file does not say the time zone"
         if seen.naive and seen.keys.time_zone is None
@@ -164,14 +167,17 @@ def describe(seen: Examined) -> list[str]:
 
 
 def contract_for(
-    seen: Examined, market: str | None, contract: str | None, interactive: bool, folder: Path
+    seen: FileFacts, market: str | None, contract: str | None, interactive: bool, folder: Path
 ) -> tuple[Contract | None, dict[str, str]]:
-    """(the contract, the keys of `data` that name it). The contract is None if it is not known and
-    nobody can be asked.
+    """Return the contract and the keys of `data` that name it.
+
+    The contract is None if it is not known and nobody can be asked.
 
     market, contract: as stated. The file's own name for its instrument is taken, unless its prices
         contradict it.
-    folder: where a new contract file goes. Raises ConfigError.
+    folder: where a new contract file goes.
+
+    Raises ConfigError.
     """
     if contract is not None:
         given = load_contract(contract)
@@ -199,13 +205,13 @@ def _keys(contract: Contract) -> dict[str, str]:
     )
 
 
-def market_question(seen: Examined) -> Question:
-    """Which market the file is of."""
+def market_question(seen: FileFacts) -> InitQuestion:
+    """Make the question which market the file is of."""
     found = candidates(seen)
     micros = all(each.symbol in CONTRACTS and CONTRACTS[each.symbol].micro for each in found[1:])
     usual = found[0].symbol if found and (len(found[0].why) > 1 or micros) else None
     choices = tuple((each.symbol, f"by {' and '.join(each.why)}") for each in found[:SHOWN])
-    return Question(
+    return InitQuestion(
         "Which market is it (a symbol; a new one begins a contract file)?",
         f"--market {usual or 'SYMBOL'} (or --contract FILE)",
         lambda given: read_value(ContractFile, "symbol", given.upper()),
@@ -214,9 +220,10 @@ def market_question(seen: Examined) -> Question:
     )
 
 
-def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, dict[str, str]]:
-    """Ask for the figures of a contract, write its file, and return it with the keys of `data` that
-    name it.
+def new_contract(seen: FileFacts, symbol: str, folder: Path) -> tuple[Contract, dict[str, str]]:
+    """Ask for the numbers of a contract, and write its file.
+
+    Return it with the keys of `data` that name it.
     """
     path = folder / f"{symbol}.contract.yaml"
     if path.exists():
@@ -230,7 +237,7 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
     values: dict[str, Any] = {"symbol": symbol}
 
     def figure(key: str, text: str, usual: str | None, *names: str) -> Any:
-        question = Question(
+        question = InitQuestion(
             f"  {text}",
             "--contract FILE (docs/data.md, Markets)",
             None if names else partial(read_value, ContractFile, key),
@@ -260,19 +267,21 @@ def new_contract(seen: Examined, symbol: str, folder: Path) -> tuple[Contract, d
 # --- how it is read --------------------------------------------------------------------------------------------------
 
 
-def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> list[Question]:
-    """The questions for everything that neither the file nor the user says.
+def answer_questions(
+    seen: FileFacts, contract: Contract | None, stated: DataConfig
+) -> list[InitQuestion]:
+    """Make the questions for everything that neither the file nor the user says.
 
     contract: None if it is not known yet; the market that the file is likely of then stands for it.
     """
-    asked: list[Question] = []
+    asked: list[InitQuestion] = []
     if contract is None:
         contract = known_contract(market_question(seen).usual or "")
     if contract is not None and seen.keys.price_scale == 1.0 and not fits(seen, contract):
         unit = price_unit(seen, contract)
         if unit is not None and contradicts(seen, contract):
             asked.append(
-                Question(
+                InitQuestion(
                     f"{contract.symbol} traded elsewhere; times {unit:g} the prices fit. Points per "
                     "unit of the file's prices?",
                     f"--set data.price_scale={unit:g}",
@@ -283,7 +292,7 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
             )
     if not seen.ordered:
         asked.append(
-            Question(
+            InitQuestion(
                 f"How is {seen.text[0]} written?",
                 "--set data.date_order=mdy (or dmy)",
                 choices=(("mdy", "the month first"), ("dmy", "the day first")),
@@ -293,7 +302,7 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
     if len(seen.contracts) > 1 and stated.expiry is None and stated.roll == "off":
         usual = seen.contracts[0][0]
         asked.append(
-            Question(
+            InitQuestion(
                 "Which contract?",
                 f"--set data.expiry={usual} (or data.roll=..., see docs/data.md)",
                 None,
@@ -306,7 +315,7 @@ def settle(seen: Examined, contract: Contract | None, stated: DataConfig) -> lis
         rate = rate_contract(contract.currency)
         if rate is not None:
             asked.append(
-                Question(
+                InitQuestion(
                     f"Profits arise in {contract.currency}. Which file of bars of {rate.symbol}, of the "
                     "same time and stamped as these bars, converts them to dollars?",
                     "--set data.conversion=FILE",
@@ -322,9 +331,10 @@ def _file(given: str) -> None:
         raise ConfigError(f"{given}: no such file")
 
 
-def _clock_questions(seen: Examined, contract: Contract | None) -> list[Question]:
-    """Time zone and stamp side, with what is usual for the layout and what the market's hours
-    say.
+def _clock_questions(seen: FileFacts, contract: Contract | None) -> list[InitQuestion]:
+    """Make the questions about time zone and stamp side.
+
+    They show what is usual for the layout and what the market's hours say.
     """
     missing = [
         key
@@ -340,8 +350,8 @@ def _clock_questions(seen: Examined, contract: Contract | None) -> list[Question
 
 
 def _clock_question(
-    key: str, seen: Examined, contract: Contract | None, found: list[Clock], best: Clock | None
-) -> Question:
+    key: str, seen: FileFacts, contract: Contract | None, found: list[Clock], best: Clock | None
+) -> InitQuestion:
     """Return the question for `time_zone` or `stamp`. found: clocks, the best first."""
     whys: dict[str, list[str]] = {} if key == "time_zone" else {"open": [], "close": []}
     for clock in found[: 2 * SHOWN]:
@@ -360,4 +370,6 @@ def _clock_question(
         if key == "time_zone"
         else ("Does a stamp name its bar's open or its close?", "open (or close)", None)
     )
-    return Question(text, f"--set data.{key}={usual or other}", check, choices, usual, key, tied)
+    return InitQuestion(
+        text, f"--set data.{key}={usual or other}", check, choices, usual, key, tied
+    )

@@ -4,15 +4,17 @@ Advice changes the masked distribution before an action is sampled. PPO's log-pr
 includes it. Let
 
     d      be the advised direction: +1 buy, -1 sell, 0 hold or no advice
-    e(a)   be the side that is held after action a: BUY 1, SELL -1, CLOSE 0, all others the side held now
-    t      be the trust: the log-odds of the advisor's measured hit rate in this range of confidence. It is 0 as long as
-           the data give no reason to follow, and negative for an advisor that is mostly wrong
-           (`outcomes.log_odds`).
+    e(a)   be the side that is held after action a: BUY 1, SELL -1, CLOSE 0, all others the side
+           held now
+    t      be the trust: the log-odds of the advisor's measured hit rate in this range of
+           confidence. It is 0 as long as the data give no reason to follow, and negative for an
+           advisor that is mostly wrong (`outcomes.log_odds`).
 
 The fusions are:
 
     trust   logit(a) + t d e(a) / 2: this multiplies the odds of long against short by exp(t d)
-    gate    as `trust`, but t is multiplied by a learned share in (0, 1); the mean share costs `gate_cost` in the loss
+    gate    as `trust`, but t is multiplied by a learned share in (0, 1); the mean share costs
+            `gate_cost` in the loss
     rules   a mixture by fixed rules (below)
     slots   no change of the distribution: the observation shows the advice (`env.observation`)
     none    no influence at all; outcomes are still counted
@@ -62,10 +64,10 @@ from jaxtrade.advisor.outcomes import (
     independent,
     log_odds,
     panel_scored,
-    scored,
+    score_delta,
     together,
 )
-from jaxtrade.advisor.table import AdviceSeen, AdviceView, Delta, demand, received
+from jaxtrade.advisor.table import AdviceSeen, AdviceView, Delta, demand, write_delta
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.state import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
@@ -103,17 +105,17 @@ class AdviceTerms(NamedTuple):
     They do not depend on learned parameters. The update computes them once per rollout, not in
     every minibatch.
 
-    refused: bool[], True if the advice vetoes opening a position. advice: for `trust` the tilt t d
-        / 2, float32[]; for
-    `rules` (direction, confidence, valid); for `gate` (tilt, the gate's own inputs float32[4], valid). Each is None
-    (static) if the configuration rules it out.
+    refused: bool[], True if the advice vetoes opening a position.
+    advice: for `trust` the tilt t d / 2, float32[]; for `rules` (direction, confidence, valid); for
+        `gate` (tilt, the gate's own inputs float32[4], valid). Each is None (static) if the
+        configuration rules it out.
     """
 
     refused: Array | None = None
     advice: Any = None
 
 
-class Fused(NamedTuple):
+class FusedPolicy(NamedTuple):
     """The fused policy: logits float32[A], mask bool[A], and cost float32[], the loss that the
     fusion adds.
 
@@ -142,7 +144,11 @@ class Gate(nn.Module):
 
 
 def exposure(env: EnvConfig, side: Array) -> Array:
-    """float32[A]: the side held after each action. side: int32[], the side held now."""
+    """Return the side held after each action (float32[A]).
+
+    Args:
+        side: int32[], the side held now.
+    """
     sides = task_of(env).sides(env)
     side_of = np.array([after or 0 for after in sides], np.float32)
     keeps = np.array([after is None for after in sides], np.float32)
@@ -152,18 +158,21 @@ def exposure(env: EnvConfig, side: Array) -> Array:
 
 
 def side_after(env: EnvConfig, action: Array, side: Array) -> Array:
-    """int32[...]: the side held after `action` int32[...]. side: int32[...], the side held now."""
+    """Return the side held after `action` int32[...] (int32[...]).
+
+    Args:
+        side: int32[...], the side held now.
+    """
     for i, after in enumerate(task_of(env).sides(env)):
         side = side if after is None else jnp.where(action == i, after, side)
     return side
 
 
 def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
-    """int32[]: the action that follows the advice, for the fusion `rules`.
+    """Return the action that follows the advice (int32[]), for the fusion `rules`.
 
     Flat: open in the advised direction. Opposite position: close it, if the task has such an
-        action. Otherwise HOLD. If
-    several actions do the same, it is the first of them.
+    action. Otherwise HOLD. If several actions do the same, it is the first of them.
     """
     sides = task_of(env).sides(env)
     buy, sell, close = (sides.index(side) if side in sides else HOLD for side in (1, -1, 0))
@@ -175,11 +184,14 @@ def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
 def rule_mixture(
     logits: Array, mask: Array, advised: Array, confidence: Array, weight: float
 ) -> Array:
-    """float32[A]: log-probabilities of the mixture by the fixed rules (module docstring).
+    """Return log-probabilities of the mixture by the fixed rules (float32[A]; module docstring).
 
     Args:
-        logits: float32[A]. mask: bool[A].
-        advised: int32[], must be legal. confidence: float32[] in [0, 1]. weight: w.
+        logits: float32[A].
+        mask: bool[A].
+        advised: int32[], must be legal.
+        confidence: float32[] in [0, 1].
+        weight: w.
     """
     p = distributions.probs(logits, mask)
     w, actions = weight, jnp.arange(p.shape[-1])
@@ -199,14 +211,17 @@ def rule_mixture(
 
 @dataclass(frozen=True)
 class Fusion:
-    """The fusion of a configuration: pure functions. dot_general: computes the gate's products."""
+    """The fusion of a configuration: pure functions.
+
+    dot_general: computes the gate's products.
+    """
 
     config: AdvisorConfig
     env: EnvConfig
     dot_general: DotGeneral = FLOAT32
 
     def init(self, key: Array, observation_size: int) -> dict[str, PyTree]:
-        """Additional parameters for the learner, by name. Only `gate` has any."""
+        """Initialise additional parameters for the learner, by name. Only `gate` has any."""
         if self.config.fusion != "gate":
             return {}
         return {
@@ -216,7 +231,7 @@ class Fusion:
         }
 
     def trust(self, outcomes: Outcomes | PanelOutcomes) -> Trust:
-        """The trust that the policy uses until the next update."""
+        """Compute the trust that the policy uses until the next update."""
         chosen = self.config
         one = partial(log_odds, prior=chosen.prior, abstain=chosen.abstain, cap=chosen.cap)
         if isinstance(outcomes, PanelOutcomes):
@@ -224,11 +239,11 @@ class Fusion:
         return Trust(one(outcomes))
 
     def no_trust(self) -> Trust:
-        """The trust before any advice was scored: the structure of `Policy.fusion`."""
+        """Return the trust before any advice was scored: the structure of `Policy.fusion`."""
         return self.trust(first_outcomes(self.config, 1))
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
-        """The advice terms of `ref`, which `fuse` needs.
+        """Compute the advice terms of `ref`, which `fuse` needs.
 
         Args:
             trust: `Policy.fusion`. None for a policy that was trained without an advisor; it
@@ -253,7 +268,7 @@ class Fusion:
         return AdviceTerms(refused, (tilt, own, seen.valid))
 
     def _tilt(self, trust: Trust, seen: AdviceSeen) -> tuple[Array, Array]:
-        """t d / 2 and t, float32[] each; of a panel, its log-odds together and their size."""
+        """Return t d / 2 and t (float32[] each); for a panel, its joint log-odds and their size."""
         bins = trust.log_odds.shape[-1]
         if seen.each is None:
             odds = trust.log_odds[bin_of(seen.confidence, bins)]
@@ -276,33 +291,36 @@ class Fusion:
         ref: ObservationRef,
         logits: Array,
         mask: Array,
-    ) -> Fused:
-        """The policy's distribution after the fusion.
+    ) -> FusedPolicy:
+        """Compute the policy's distribution after the fusion.
 
         Args:
-            terms: from `terms`. parameters: the policy's; `gate` reads its own part.
-            observation: float32[D] as the network reads it. ref: holds the position.
-            logits: float32[A]. mask: bool[A].
+            terms: from `terms`.
+            parameters: the policy's; `gate` reads its own part.
+            observation: float32[D] as the network reads it.
+            ref: holds the position.
+            logits: float32[A].
+            mask: bool[A].
         """
         nothing, side = jnp.float32(0), jnp.sign(ref.legs[0, 0])
         if terms.refused is not None:
             opens = np.array([side in (1, -1) for side in task_of(self.env).sides(self.env)])
             mask = mask & ~(opens & terms.refused)
         if terms.advice is None:
-            return Fused(logits, mask, nothing)
+            return FusedPolicy(logits, mask, nothing)
         advice: Any = terms.advice
         if self.config.fusion == "rules":
             direction, confidence, valid = advice
             advised = advised_action(self.env, direction, side)
             mixed = rule_mixture(logits, mask, advised, confidence, self.config.weight)
-            return Fused(jnp.where(valid & mask[advised], mixed, logits), mask, nothing)
+            return FusedPolicy(jnp.where(valid & mask[advised], mixed, logits), mask, nothing)
         if self.config.fusion == "trust":
-            return Fused(logits + advice * exposure(self.env, side), mask, nothing)
+            return FusedPolicy(logits + advice * exposure(self.env, side), mask, nothing)
         tilt, own, valid = advice
         share: Any = Gate(self.dot_general).apply(
             {"params": parameters[GATE]}, jnp.concatenate([observation, own])
         )
-        return Fused(
+        return FusedPolicy(
             logits + share * tilt * exposure(self.env, side),
             mask,
             self.config.gate_cost * jnp.where(valid, share, 0.0),
@@ -310,7 +328,7 @@ class Fusion:
 
 
 def make_fusion(config: AdvisorConfig, env: EnvConfig) -> Fusion | None:
-    """The fusion of a configuration; None if advice is off."""
+    """Build the fusion of a configuration; None if advice is off."""
     return Fusion(config, env) if config.on else None
 
 
@@ -318,8 +336,9 @@ def make_fusion(config: AdvisorConfig, env: EnvConfig) -> Fusion | None:
 
 
 def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce = LOCAL) -> Array:
-    """float32[T bars]: the need for advice about each bar in a rollout. It is the sum of `need`
-    over the steps that read this bar's row of the table.
+    """Return the need for advice about each bar in a rollout (float32[T bars]).
+
+    It is the sum of `need` over the steps that read this bar's row of the table.
 
     Args:
         refs: references of the rollout, [T, N, ...].
@@ -329,11 +348,11 @@ def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce =
 
     # A source of -1 (no row) becomes the largest uint32. It lies outside the table, so
     # `mode="drop"` drops it.
-    def added(row: Array, need: Array) -> Array:
+    def add(row: Array, need: Array) -> Array:
         bar = view.source[row].astype(jnp.uint32)
         return jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop")
 
-    return reduce.sum_of_parts(reduce.alone(added)(refs.row[..., 0], need))
+    return reduce.sum_of_parts(reduce.alone(add)(refs.row[..., 0], need))
 
 
 def advice_metrics(
@@ -344,41 +363,46 @@ def advice_metrics(
     outcomes: Outcomes | PanelOutcomes,
     reduce: Reduce = LOCAL,
 ) -> dict[str, Array]:
-    """Return the metrics about advice in a rollout [T, N], each float32[]. A figure without data is NaN.
+    """Return the metrics about advice in a rollout [T, N], each float32[]; NaN without data.
 
-    overridden: bool[T, N], True if the same random number would have drawn another action without
-        advice.
+    Args:
+        overridden: bool[T, N], True if the same random number would have drawn another action
+            without advice.
 
-    advice_share: share of steps with advice. agreement: share of steps with a direction in which
-        the action leads to
-    the advised side. override: share of overridden steps. hit_rate, trust and brier are over all
-    scored advice, with older advice discounted: share of hits, mean log-odds, and Brier score (mean
-    squared error of the confidence).
-    advice_scored: number of pieces of advice scored so far. advice_independent: how many
-        independent outcomes they are
-    worth. Of a panel, `agreement` and `advice_share` are of its consensus, the others are over all
-    advisors, and each but `override` is also given for every advisor, as `trust/0`.
+    Returns:
+        advice_share: share of steps with advice.
+        agreement: share of steps with a direction in which the action leads to the advised side.
+        override: share of overridden steps.
+        hit_rate, trust, brier: over all scored advice, with older advice discounted: share of hits,
+            mean log-odds, and Brier score (mean squared error of the confidence).
+        advice_scored: number of pieces of advice scored so far.
+        advice_independent: how many independent outcomes they are worth.
+        For a panel, `agreement` and `advice_share` are of its consensus, the others are over all
+        advisors, and each but `override` is also given for every advisor, as `trust/0`.
     """
     advice, side = seen.ref.aux, side_after(env, seen.action, jnp.sign(seen.ref.legs[..., 0, 0]))
-    found = followed_figures(advice, side, reduce) | {
+    found = followed_metrics(advice, side, reduce) | {
         "override": reduce.mean(overridden.astype(jnp.float32))
     }
     if not isinstance(outcomes, PanelOutcomes):
-        return found | score_figures(trust.log_odds, outcomes)
-    found |= score_figures(trust.log_odds, outcomes.each)
+        return found | score_metrics(trust.log_odds, outcomes)
+    found |= score_metrics(trust.log_odds, outcomes.each)
     for i in range(trust.log_odds.shape[0]):
         own = AdviceSeen(advice.each.values[..., i, :], advice.each.version[..., i])
-        each = score_figures(trust.log_odds[i], jax.tree.map(lambda x, i=i: x[i], outcomes.each))
+        each = score_metrics(trust.log_odds[i], jax.tree.map(lambda x, i=i: x[i], outcomes.each))
         found |= {
             f"{name}/{i}": value
-            for name, value in (each | followed_figures(own, side, reduce)).items()
+            for name, value in (each | followed_metrics(own, side, reduce)).items()
         }
     return found
 
 
-def followed_figures(advice: AdviceSeen, side: Array, reduce: Reduce) -> dict[str, Array]:
-    """`advice_share` and `agreement` of `advice_metrics`. advice: [T, N]. side: int32[T, N], held after
-    the action.
+def followed_metrics(advice: AdviceSeen, side: Array, reduce: Reduce) -> dict[str, Array]:
+    """Compute `advice_share` and `agreement` of `advice_metrics`.
+
+    Args:
+        advice: [T, N].
+        side: int32[T, N], held after the action.
     """
     directed = advice.direction != 0
     return {
@@ -390,9 +414,11 @@ def followed_figures(advice: AdviceSeen, side: Array, reduce: Reduce) -> dict[st
     }
 
 
-def score_figures(log_odds: Array, outcomes: Outcomes) -> dict[str, Array]:
-    """The figures of `advice_metrics` about scored advice, over all advisors. log_odds: float32[B], or [A,
-    B] of a panel.
+def score_metrics(log_odds: Array, outcomes: Outcomes) -> dict[str, Array]:
+    """Compute the metrics of `advice_metrics` about scored advice, over all advisors.
+
+    Args:
+        log_odds: float32[B], or [A, B] of a panel.
     """
     count = outcomes.count.sum()
     worth = independent(outcomes) if log_odds.ndim == 1 else jax.vmap(independent)(outcomes).sum()
@@ -416,13 +442,12 @@ class AdviceState(struct.PyTreeNode):
     """Everything about advice that influences training.
 
     view: the advice table, and the rows of it that each bar may read.
-    followed: int8[T], sign of the price move after each bar, 0 outside the training sessions
-        (`outcomes.what_followed`).
+    followed: int8[T], sign of the price move after each bar, 0 outside the training
+        sessions (`outcomes.what_followed`).
     askable: bool[T], bars that may be asked about.
-    want: float32[T], need for advice about each bar since it was last requested (sums of
-        `visits`).
+    want: float32[T], need for advice about each bar since it was last requested (sums of `visits`).
     outcomes: statistics of the scored advice, of one advisor or of a panel.
-    memory: float32[], as in `outcomes.scored`.
+    memory: float32[], as in `outcomes.score_delta`.
     """
 
     view: AdviceView
@@ -439,7 +464,10 @@ def start_advice(
     askable: np.ndarray | Array,
     config: AdvisorConfig,
 ) -> AdviceState:
-    """The state before the first update. Advice that is already in the table is not scored."""
+    """Return the state before the first update.
+
+    Advice that is already in the table is not scored.
+    """
     askable = jnp.asarray(askable)
     bars = askable.shape[0]
     return AdviceState(
@@ -454,24 +482,30 @@ def start_advice(
 
 def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
     """Add the rows of a delta to the table and score them."""
-    table, outcomes = received(advice.view.table, delta), advice.outcomes
+    table, outcomes = write_delta(advice.view.table, delta), advice.outcomes
     if isinstance(outcomes, PanelOutcomes):
         outcomes = panel_scored(outcomes, delta, table, advice.followed, advice.memory)
     else:
-        outcomes = scored(outcomes, delta, advice.followed, advice.memory)
+        outcomes = score_delta(outcomes, delta, advice.followed, advice.memory)
     return advice.replace(view=advice.view.replace(table=table), outcomes=outcomes)
 
 
-def wanted(advice: AdviceState, most: int) -> tuple[AdviceState, tuple[Array, Array]]:
-    """Select the bars with the highest want -> (state in which their want is 0, (bars, weights) as
-    `table.demand`).
+def select_wanted(advice: AdviceState, most: int) -> tuple[AdviceState, tuple[Array, Array]]:
+    """Select the bars with the highest want.
+
+    Returns:
+        (state in which their want is 0, (bars, weights) as `table.demand`).
     """
     bars, weight = demand(advice.want, advice.askable, advice.view.table.version, most)
     return advice.replace(want=advice.want.at[bars].set(0.0)), (bars, weight)
 
 
-def visited(advice: AdviceState, visits: Array) -> AdviceState:
-    """Add visits to the want. visits: float32[..., T], of one agent or of several."""
+def add_visits(advice: AdviceState, visits: Array) -> AdviceState:
+    """Add visits to the want.
+
+    Args:
+        visits: float32[..., T], of one agent or of several.
+    """
     return advice.replace(want=advice.want + visits.reshape(-1, advice.want.shape[0]).sum(axis=0))
 
 
@@ -495,11 +529,11 @@ def with_advice(
     def update(state: Any, params: PyTree, inputs: PyTree = None) -> tuple[Any, dict[str, Array]]:
         advice = state.advice
         if ask is not None:
-            advice, (bars, weight) = wanted(advice, most)
+            advice, (bars, weight) = select_wanted(advice, most)
             inputs = ask(jnp.reshape(state.update, -1)[0], bars, weight)
         advice = with_answers(advice, inputs)
         state, metrics = algorithm.update(state.replace(advice=None), params, advice)
-        return state.replace(advice=visited(advice, metrics.pop("visits"))), metrics
+        return state.replace(advice=add_visits(advice, metrics.pop("visits"))), metrics
 
     return algorithm._replace(init=init, update=update)
 
@@ -514,8 +548,10 @@ def with_advice(
 
 @dataclass(frozen=True, eq=False)
 class AdviceExchange:
-    """A `training.hooks.Exchange`. start: advice state of a new run, over T bars. updates: number
-    of updates in a chunk (`train.chunk_updates`).
+    """A `training.hooks.Exchange`.
+
+    start: advice state of a new run, over T bars.
+    updates: number of updates in a chunk (`train.chunk_updates`).
     """
 
     config: AdvisorConfig
@@ -547,7 +583,7 @@ class AdviceExchange:
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
         if self.inside:
             return state, None
-        advice, news = wanted(state.advice, self.most)
+        advice, news = select_wanted(state.advice, self.most)
         return state.replace(advice=advice), news
 
     def inputs(self, update: int, updates: int) -> PyTree:
@@ -559,4 +595,4 @@ class AdviceExchange:
     def receive(self, update: int, news: PyTree) -> None:
         del update
         if not self.inside:
-            self.bridge.wanted(*news)
+            self.bridge.request(*news)

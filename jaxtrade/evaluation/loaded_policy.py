@@ -33,12 +33,13 @@ Advice = Mapping[str, Any]
 Advices = Advice | Sequence[Advice | None]  # of one advisor, or of every member of a panel
 
 
-class Given(NamedTuple):
+class GivenObservation(NamedTuple):
     """A reference that holds the observation itself.
 
-    observation: float32[..., D]. mask: bool[..., A]. legs: int32[..., 1, 1], the side held. aux:
-        the advice. Both are
-    None without advice. All of them NumPy's or JAX's.
+    observation: float32[..., D].
+    mask: bool[..., A].
+    legs: int32[..., 1, 1], the side held.
+    aux: the advice. Both are None without advice. All of them NumPy's or JAX's.
     """
 
     observation: Any
@@ -49,47 +50,56 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class GivenEnv:
-    """The part of an `Env` that `Learner.act` needs. A loaded policy thus uses the act function
-    of its learner.
+    """The part of an `Env` that `Learner.act` needs.
+
+    A loaded policy thus uses the act function of its learner.
     """
 
     num_actions: int
     observation_size: int
 
-    def observe(self, ref: Given, params: Any) -> Array:
+    def observe(self, ref: GivenObservation, params: Any) -> Array:
         return ref.observation
 
-    def action_mask(self, ref: Given) -> Array:
+    def action_mask(self, ref: GivenObservation) -> Array:
         return ref.mask
 
 
 class Acts:
     """The compiled act function of a learner.
 
-    plain: the learner. advised: the same with the fusion of its policy; None if it takes no advice.
-        carry: the memory
-    at the start of an episode.
+    plain: the learner.
+    advised: the same with the fusion of its policy; None if it takes no advice.
+    carry: the memory at the start of an episode.
     """
 
     def __init__(self, plain: Learner, advised: Learner | None) -> None:
         self.carry = plain.carry
-        self._act = _compiled(plain, False)
-        self._listen = _compiled(advised, True) if advised else self._act
+        self._act = _compile_act(plain, False)
+        self._listen = _compile_act(advised, True) if advised else self._act
 
     def __call__(
-        self, policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool
+        self,
+        policy: Policy,
+        carry: PyTree,
+        given: GivenObservation,
+        key: Array | None,
+        explore: bool,
     ) -> Any:
         """(carry, action, extras), as `Learner.act`. Without a key, `explore` must be False."""
         chosen = self._act if given.aux is None else self._listen
         return chosen(policy, carry, given, key, explore)
 
 
-def _compiled(algorithm: Learner, one_by_one: bool) -> Any:
-    """`algorithm.act` without parameters of an environment. one_by_one: it takes one decision, so B
-    of them are mapped.
+def _compile_act(algorithm: Learner, one_by_one: bool) -> Any:
+    """Compile `algorithm.act` without parameters of an environment.
+
+    one_by_one: it takes one decision, so B of them are mapped.
     """
 
-    def act(policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool) -> Any:
+    def act(
+        policy: Policy, carry: PyTree, given: GivenObservation, key: Array | None, explore: bool
+    ) -> Any:
         if not one_by_one or given.mask.ndim == 1:
             return algorithm.act(policy, carry, given, None, key, explore)
         keys = None if key is None else jax.random.split(key, given.mask.shape[0])
@@ -102,8 +112,10 @@ def _compiled(algorithm: Learner, one_by_one: bool) -> Any:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy that is ready to act. policy: first argument of `Learner.act`. schema: that of the
-    bundle.
+    """A policy that is ready to act.
+
+    policy: first argument of `Learner.act`.
+    schema: that of the bundle.
 
     A policy without memory can use `act`. Any policy can use `step`:
 
@@ -159,7 +171,7 @@ class LoadedPolicy:
         return self.schema["groups"] if normaliser and normaliser.mean.shape[-2] > 1 else []
 
     def for_symbol(self, symbol: str) -> LoadedPolicy:
-        """The policy for acting on one symbol: with the observation statistics of that symbol.
+        """Return the policy for acting on one symbol, with that symbol's observation statistics.
 
         A policy with `network.normalise_per_symbol=false` has common ones, and is returned for any
         symbol. Raises ConfigError for a symbol that the policy was not trained on.
@@ -189,8 +201,9 @@ class LoadedPolicy:
         return bool(jax.tree.leaves(self._acts.carry))
 
     def first_carry(self, batch: int | None = None) -> PyTree:
-        """The memory at the start of an episode: float32[H], float32[B, H] for B episodes, or None
-        without a memory.
+        """Return the memory at the start of an episode.
+
+        float32[H], float32[B, H] for B episodes, or None without a memory.
         """
         lead = () if batch is None else (batch,)
         return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._acts.carry)
@@ -205,8 +218,9 @@ class LoadedPolicy:
         advice: Advices | None = None,
         side: Any = None,
     ) -> int | np.ndarray:
-        """The action for a raw observation, for a policy without memory. Arguments and action as in
-        `step`.
+        """Choose the action for a raw observation, for a policy without memory.
+
+        Arguments and action as in `step`.
 
         Raises:
             ValueError: as `step`, or the policy has a memory.
@@ -227,12 +241,13 @@ class LoadedPolicy:
         advice: Advices | None = None,
         side: Any = None,
     ) -> tuple[PyTree, int | np.ndarray]:
-        """The action for a raw observation. It is normalised by the frozen statistics, and the mask
-        is applied.
+        """Choose the action for a raw observation.
+
+        It is normalised by the frozen statistics, and the mask is applied.
 
         Args:
-            carry: `first_carry()` at the start of an episode, else the carry that the previous call
-                returned.
+            carry: `first_carry()` at the start of an episode, else the carry that the previous
+                call returned.
             observation: float[D] or float[B, D], as `observe` returns it (not normalised).
             mask: bool[A] or bool[B, A], with at least one True per row.
             explore: True samples an action and needs a typed `key`. False takes the best legal
@@ -243,8 +258,10 @@ class LoadedPolicy:
                 and age may be left out and are then 0. For a panel of advisors, a list with one
                 such entry for each member, in the order of `advisor.panel`; None for a silent one.
             side: with advice, the side that is held: 1 long, -1 short, 0 flat; int, or int[B].
+
         Returns:
             (carry for the next call, int or int32[B]).
+
         Raises:
             ValueError: a shape is wrong, a number is not finite, a mask allows no action, the key
                 is missing, advice is out of range or the policy takes none, side is missing, or the
@@ -252,7 +269,7 @@ class LoadedPolicy:
         """
         if explore and key is None:
             raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
-        given = self._given(carry, observation, mask, advice, side)
+        given = self._check_arguments(carry, observation, mask, advice, side)
         carry, action, *_ = self._acts(self.policy, carry, given, key if explore else None, explore)
         action = np.asarray(action)
         return carry, action if action.ndim else int(action)
@@ -260,15 +277,14 @@ class LoadedPolicy:
     def probabilities(
         self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
     ) -> np.ndarray:
-        """float32[A] or float32[B, A]: the probability with which `explore=True` draws each action,
-        for a policy without memory. That of a Q-learner is epsilon-greedy, with the epsilon of the
-        end of training.
+        """Return the probability with which `explore=True` draws each action.
 
-        Arguments as `step`. Raises ValueError as `act`, or if the learner does not tell its
-        distribution.
+        float32[A] or float32[B, A], for a policy without memory. That of a Q-learner is
+        epsilon-greedy, with the epsilon of the end of training. Arguments as `step`. Raises
+        ValueError as `act`, or if the learner does not give its distribution.
         """
         self._check_no_memory()
-        given = self._given(self.first_carry(), observation, mask, advice, side)
+        given = self._check_arguments(self.first_carry(), observation, mask, advice, side)
         extras = self._acts(self.policy, self.first_carry(), given, None, False)[2]
         if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
             raise ValueError(
@@ -278,10 +294,10 @@ class LoadedPolicy:
         own = getattr(extras, "probs", None)
         return np.asarray(distributions.probs(extras.logits, extras.mask) if own is None else own)
 
-    def _given(
+    def _check_arguments(
         self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any
-    ) -> Given:
-        """The checked arguments as a reference. Raises ValueError as `step`."""
+    ) -> GivenObservation:
+        """Check the arguments, and return them as a reference. Raises ValueError as `step`."""
         observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
         if self._groups:
             raise ValueError(
@@ -290,7 +306,7 @@ class LoadedPolicy:
             )
         self._check(carry, observation, mask)
         if advice is None:
-            return Given(observation, mask)
+            return GivenObservation(observation, mask)
         if not self.listens:
             raise ValueError(
                 "this policy takes no advice beside its observation (policy.listens is False); leave "
@@ -300,7 +316,7 @@ class LoadedPolicy:
         sides = _numbers("side", side, (-1, 1), lead, whole=True)
         advisors = AdvisorConfig.model_validate(self.schema["advisor"]).advisors
         seen = advice_seen(advice, lead) if advisors == 1 else panel_seen(advice, advisors, lead)
-        return Given(observation, mask, sides.astype(np.int32)[..., None, None], seen)
+        return GivenObservation(observation, mask, sides.astype(np.int32)[..., None, None], seen)
 
     def _check_no_memory(self) -> None:
         if self.has_memory:
@@ -337,13 +353,16 @@ class LoadedPolicy:
 
 
 def listens(schema: Mapping[str, Any]) -> bool:
-    """Whether the policy of a bundle's schema takes advice besides its observation."""
+    """Return whether the policy of a bundle's schema takes advice besides its observation."""
     advisor = AdvisorConfig.model_validate(schema.get("advisor", {}))
     return advisor.on and (advisor.fusion not in ("slots", "none") or advisor.veto <= 1)
 
 
 def panel_seen(advice: Advices, advisors: int, lead: tuple[int, ...]) -> AdviceSeen:
-    """Advice of a panel as a fusion reads it. Raises ValueError as `LoadedPolicy.step`."""
+    """Convert advice of a panel to what a fusion reads.
+
+    Raises ValueError as `LoadedPolicy.step`.
+    """
     if isinstance(advice, Mapping) or len(advice) != advisors:
         found = "one mapping" if isinstance(advice, Mapping) else f"{len(advice)} entries"
         raise ValueError(
@@ -359,8 +378,9 @@ def panel_seen(advice: Advices, advisors: int, lead: tuple[int, ...]) -> AdviceS
 
 
 def advice_seen(advice: Advices, lead: tuple[int, ...]) -> AdviceSeen:
-    """Advice of one advisor as a fusion reads it, with leading axes `lead`. Raises ValueError as
-    `LoadedPolicy.step`.
+    """Convert advice of one advisor to what a fusion reads, with leading axes `lead`.
+
+    Raises ValueError as `LoadedPolicy.step`.
     """
     if not isinstance(advice, Mapping):
         raise ValueError(
@@ -388,7 +408,7 @@ def advice_seen(advice: Advices, lead: tuple[int, ...]) -> AdviceSeen:
 def _numbers(
     name: str, value: Any, within: tuple[float, float], lead: tuple[int, ...], whole: bool
 ) -> np.ndarray:
-    """float64[lead]: one number for all rows, or one for each. Raises ValueError."""
+    """Return one number for all rows, or one for each (float64[lead]). Raises ValueError."""
     if value is None:
         raise ValueError(
             f"{name} is missing: advice needs direction and confidence, and the side that is held now "

@@ -1,5 +1,6 @@
-"""Equity and drawdown as a figure. This module loads matplotlib, so it is imported where a figure
-is drawn.
+"""Equity and drawdown as a plot.
+
+This module loads matplotlib, so it is imported where a plot is drawn.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from jaxtrade.evaluation.pictures import style
-from jaxtrade.evaluation.pictures.style import LOOKS
-from jaxtrade.notation import date_span
+from jaxtrade.evaluation.plots import style
+from jaxtrade.evaluation.plots.style import LOOKS
+from jaxtrade.formatting import date_span
 
 
 class ResultFigure(Figure):
     """A figure that a notebook shows by itself: it needs neither pyplot nor a backend."""
 
     def _repr_png_(self) -> bytes:
-        """The figure as PNG."""
+        """Render the figure as PNG."""
         out = io.BytesIO()
         self.savefig(out, format="png", metadata={"Software": "jaxtrade"})
         return out.getvalue()
 
 
 def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
-    """Equity of the strategy pass above, its drawdown below. The x axis counts bars, so closed
-    hours take no space.
+    """Draw the equity of the strategy pass above, its drawdown below.
+
+    The x axis counts bars, so closed hours take no space.
 
     equity: as `trades.equity_frame` returns it.
     """
@@ -54,7 +56,7 @@ def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
 
 
 def _mark_time(axis: Any, equity: pd.DataFrame) -> None:
-    """Dates below the axis, or full hours if there is one session."""
+    """Mark dates below the axis, or full hours if there is one session."""
     session = equity["session"]
     first = np.flatnonzero(np.r_[True, session.to_numpy()[1:] != session.to_numpy()[:-1]])
     dates = [session.iloc[i] for i in first]

@@ -18,11 +18,11 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
+from jaxtrade.rl.advice import AdviceState, make_fusion, start_advice
 from jaxtrade.rl.algorithms import LEARNERS, LearnerKind
-from jaxtrade.rl.listening import AdviceState, make_fusion, start_advice
-from jaxtrade.rl.state import OpeningPlan
+from jaxtrade.rl.state import UnlockPlan
 from jaxtrade.rl.train_state import TrainState, init_scale, optimiser
-from jaxtrade.rl.transfer import Coverage, Layout, coverage_lines, require_complete
+from jaxtrade.rl.transfer import Coverage, PolicyLabels, coverage_lines, require_complete
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage import checkpoint
@@ -44,16 +44,17 @@ class Source(NamedTuple):
     """What a source run learned.
 
     The arrays are those of its `TrainState`, with a leading axis of agents if it has several.
-    config_sha256: digest of its `config.yaml`. update, total_updates: the update of its newest good
-    checkpoint, and the length of the run.
-    returns: the moments by which it scaled its rewards; None without `normalise_rewards` of the
-        learner.
+
+    config_sha256: digest of its `config.yaml`.
+    update, total_updates: the update of its newest good checkpoint, and the length of the run.
+    returns: the moments by which it scaled its rewards; None without `normalise_rewards` of
+        the learner.
     """
 
     path: Path
     config: RunConfig
     config_sha256: str
-    layout: Layout
+    layout: PolicyLabels
     params: PyTree
     normaliser: RunningStats
     opt_state: Any
@@ -62,9 +63,10 @@ class Source(NamedTuple):
     returns: RunningStats | None = None
 
 
-def layout_of(config: RunConfig) -> Layout:
-    """What the arrays of a configuration's policy mean. Raises ConfigError for a learner whose
-    arrays it cannot tell.
+def label_policy(config: RunConfig) -> PolicyLabels:
+    """Label what the arrays of a configuration's policy mean.
+
+    Raises ConfigError for a learner whose arrays it does not know.
     """
     learner: LearnerKind = LEARNERS[config.algorithm]
     if learner.head is None:
@@ -74,7 +76,7 @@ def layout_of(config: RunConfig) -> Layout:
             f"train afresh, or set algorithm to one of {able}"
         )
     env = make_env(config)
-    return Layout(
+    return PolicyLabels(
         env.observation_spec.names,
         env.actions,
         env.observation_spec.scaling,
@@ -92,7 +94,7 @@ def load_source(path: Path) -> Source:
     """
     config, manifest = rundir.read_run(path)
     try:
-        layout = layout_of(config)
+        layout = label_policy(config)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     stack = Stack.of(config.agents)
@@ -141,8 +143,7 @@ def load_source(path: Path) -> Source:
 
 
 def adopt(config: RunConfig, source: Source) -> RunConfig:
-    """The configuration of a run that begins from `source`, with the adapter that `transfer.mode`
-    asks for.
+    """Configure a run that begins from `source`, with the adapter that `transfer.mode` asks for.
 
     Raises ConfigError if the two do not fit (market, scaling, network, number of agents).
     """
@@ -150,8 +151,10 @@ def adopt(config: RunConfig, source: Source) -> RunConfig:
 
 
 def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
-    """`adopt` for configurations alone. trained: the source's configuration. where: its name in
-    error messages.
+    """Do as `adopt`, for configurations alone.
+
+    trained: the source's configuration.
+    where: its name in error messages.
     """
     _check_symbols(symbols_of(config), symbols_of(trained), where)
     synthetic, own_synthetic = (each.data.source == "synthetic" for each in (trained, config))
@@ -180,7 +183,7 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
                 f"{config.algorithm}.{key}={here}: {where} has {there}; a transfer widens inputs and "
                 f"actions only, so set {config.algorithm}.{key}={there}"
             )
-    layout, freeze = layout_of(trained), getattr(config.learner, "adapter_freeze", 0.0)
+    layout, freeze = label_policy(trained), getattr(config.learner, "adapter_freeze", 0.0)
     width = transfer.adapter_width(layout, config.transfer.mode)
     if config.network.adapter not in (0, width):
         raise ConfigError(
@@ -194,8 +197,8 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
     adopted = config.model_copy(
         update={"network": config.network.model_copy(update={"adapter": width})}
     )
-    transfer.check_layouts(layout, layout_of(adopted))
-    if freeze and set(layout_of(adopted).actions) - set(layout.actions):
+    transfer.check_labels(layout, label_policy(adopted))
+    if freeze and set(label_policy(adopted).actions) - set(layout.actions):
         raise ConfigError(
             f"{config.algorithm}.adapter_freeze={freeze:g}: {where} has fewer actions, and new ones "
             "could not learn while the network is frozen; leave it out, or transfer between tasks of the "
@@ -205,8 +208,9 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
 
 
 def _check_symbols(own: tuple[str, ...], trained: tuple[str, ...], where: str) -> None:
-    """Raises ConfigError unless a run goes on with every symbol of its source. It may add
-    symbols.
+    """Raise ConfigError unless a run goes on with every symbol of its source.
+
+    It may add symbols.
     """
     if len(own) == len(trained) == 1 and own != trained:
         raise ConfigError(
@@ -221,10 +225,11 @@ def _check_symbols(own: tuple[str, ...], trained: tuple[str, ...], where: str) -
 
 
 def require_carried(config: RunConfig, trained: RunConfig) -> None:
-    """Raises ConfigError if slots or actions of the source would be dropped, unless
-    `transfer.allow_dropped` is set.
+    """Raise ConfigError if slots or actions of the source would be dropped.
+
+    They may be where `transfer.allow_dropped` is set.
     """
-    old, new = layout_of(trained), layout_of(config)
+    old, new = label_policy(trained), label_policy(config)
     lost = [name for name in (*old.slots, *old.actions) if name not in {*new.slots, *new.actions}]
     if lost and not config.transfer.allow_dropped:
         raise ConfigError(
@@ -234,20 +239,22 @@ def require_carried(config: RunConfig, trained: RunConfig) -> None:
 
 
 def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainState, Coverage]:
-    """The first state of a run that begins from `source`, and the report of the transfer.
+    """Make the first state of a run that begins from `source`, and report the transfer.
 
-    config: from `adopt`. fresh: the state that the run would have without a source. Raises
-        ConfigError if part of the
-    source would be dropped and `transfer.allow_dropped` is not set.
+    config: from `adopt`.
+    fresh: the state that the run would have without a source.
+
+    Raises ConfigError if part of the source would be dropped and `transfer.allow_dropped` is
+    not set.
     """
-    layout = layout_of(config)
+    layout = label_policy(config)
     moments = source.opt_state if config.transfer.moments else None
     carried = transfer.transfer(
         source.params, source.normaliser, moments, source.layout, fresh, layout
     )
     require_complete(carried.coverage, config.transfer.allow_dropped)
     begun = transfer.begin(
-        fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer)
+        fresh, carried, transfer.plan_unlock(carried.coverage, layout, config.transfer)
     )
     if (
         begun.rewards is not None and source.returns is not None
@@ -258,10 +265,8 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
 
 
 def require_same(source: Source, config: RunConfig) -> None:
-    """The check of `--continue`: raises ConfigError if slots or actions differ from the
-    source's.
-    """
-    before, after = source.layout, layout_of(config)
+    """Raise ConfigError if slots or actions differ from the source's: the check of `--continue`."""
+    before, after = source.layout, label_policy(config)
     parts = (
         ("observation slots", before.slots, after.slots),
         ("actions", before.actions, after.actions),
@@ -277,8 +282,8 @@ def require_same(source: Source, config: RunConfig) -> None:
 
 
 def describe(source: Source, coverage: Coverage, folder: Path) -> dict[str, Any]:
-    """The entry about the source in the manifest of the run in `folder`."""
-    places = files.places(source.path, folder)
+    """Make the entry about the source in the manifest of the run in `folder`."""
+    places = files.path_forms(source.path, folder)
     return {
         "path": places.pop("absolute"),
         **places,
@@ -293,19 +298,20 @@ METRICS = "metrics.jsonl"  # in the run folder
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """How a run begins: from its seed (`Beginning()`), from a source run, or from a checkpoint.
+class InitialState:
+    """How a run begins: from its seed (`InitialState()`), from a source run, or from a checkpoint.
 
-    state: to train from; None if it is to be drawn from the seed. coverage: the report of a
-    transfer, or None. resume_update: rows of metrics up to this update, written by an earlier
-    process, are kept (0: it saved no checkpoint); None if there are none. restored: the run's own
-    newest good checkpoint, from which it goes on; None if it has none.
+    state: to train from; None if it is to be drawn from the seed.
+    coverage: the report of a transfer, or None.
+    resume_update: rows of metrics up to this update, written by an earlier process, are kept (0: it
+        saved no checkpoint); None if there are none.
+    restored: the run's own newest good checkpoint, from which it goes on; None if it has none.
     """
 
     state: Any = None
     coverage: Coverage | None = None
     resume_update: int | None = None
-    restored: checkpoint.Restored | None = None
+    restored: checkpoint.RestoredState | None = None
 
     @property
     def update(self) -> int:
@@ -313,13 +319,15 @@ class Beginning:
         return 0 if self.restored is None else self.restored.step
 
     def memory(self, hook: str) -> dict[str, Any] | None:
-        """What a hook saved in the checkpoint, or None."""
+        """Return what a hook saved in the checkpoint, or None."""
         return None if self.restored is None else self.restored.metadata["hooks"][hook]
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The argument of `training.loop.train`: one key per agent, and in a sweep its tunable
-        floats (the learner's `init` adds the advice), or a state. A saved state has its own advice
-        and floats; a transferred one gets them here.
+        """Make the argument of `training.loop.train`.
+
+        It is one key per agent, and in a sweep its tunable floats (the learner's `init` adds the
+        advice), or a state. A saved state has its own advice and floats; a transferred one gets
+        them here.
         """
         if self.state is None:
             return {"key": setup.stack.keys(setup.config.seed), "hparams": setup.agents.hparams}
@@ -329,7 +337,7 @@ class Beginning:
         return {"state": state if advice is None else state.replace(advice=advice)}
 
     def lines(self) -> Iterator[str]:
-        """What the run prints about its beginning."""
+        """Yield what the run prints about its beginning."""
         if self.restored is not None:
             yield from (f"passed over: {problem}" for problem in self.restored.problems)
             yield f"resumed after update {self.update}"
@@ -339,11 +347,12 @@ class Beginning:
             yield from coverage_lines(self.coverage)
 
 
-def transferred(
+def begin_from(
     setup: Setup, source: Source, programs: Programs | None = None, resume_update: int | None = None
-) -> Beginning:
-    """The beginning of a run from `source`. setup: made from a configuration that `adopt` returned.
+) -> InitialState:
+    """Begin a run from `source`.
 
+    setup: made from a configuration that `adopt` returned.
     programs: where `init` is compiled. Default: here.
 
     Raises ConfigError.
@@ -351,32 +360,34 @@ def transferred(
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
     args = (setup.stack.keys(setup.config.seed), setup.agents.params)
     fresh = init(*args) if programs is None else programs.begin("init", init, args).wait()(*args)
-    return Beginning(*begin(setup.config, source, fresh), resume_update)
+    return InitialState(*begin(setup.config, source, fresh), resume_update)
 
 
-def resumed(
+def resume_beginning(
     setup: Setup, path: Path, manifest: dict[str, Any], programs: Programs | None = None
-) -> Beginning:
-    """How the run at `path` continues: from its newest good checkpoint, or from its beginning if it
-    saved none.
+) -> InitialState:
+    """Continue the run at `path` from its newest good checkpoint.
 
-    programs: as in `transferred`.
+    If it saved none, it continues from its beginning.
 
-    Raises CheckpointError (every checkpoint is damaged) or ConfigError (its source run has
-    changed).
+    programs: as in `begin_from`.
+
+    Raises CheckpointError (every checkpoint is damaged) or ConfigError (its source run
+    has changed).
     """
     if checkpoint.list_checkpoints(path / "checkpoints"):
         found = checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
-        return Beginning(found.state, None, found.step, found)
+        return InitialState(found.state, None, found.step, found)
     again = 0 if (path / METRICS).exists() else None
     if manifest.get("source"):
-        return transferred(setup, source_again(path, manifest["source"]), programs, again)
-    return Beginning(resume_update=again)
+        return begin_from(setup, source_again(path, manifest["source"]), programs, again)
+    return InitialState(resume_update=again)
 
 
 def source_again(path: Path, named: dict[str, Any]) -> Source:
-    """The source of a run that stopped before its first checkpoint, beside the run or where it was
-    then.
+    """Load the source of a run that stopped before its first checkpoint.
+
+    It is beside the run or where it was then.
 
     Raises ConfigError if the source has changed.
     """
@@ -396,7 +407,7 @@ def source_again(path: Path, named: dict[str, Any]) -> Source:
 
 
 def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
-    """The structure of the run's state: shapes and dtypes only, nothing is computed."""
+    """Describe the structure of the run's state: shapes and dtypes only, nothing is computed."""
     stack = setup.stack
     state = jax.eval_shape(
         stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.agents.params
@@ -410,12 +421,12 @@ def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
                 )
             )
         )
-    opens = (manifest.get("source") or {}).get("new_actions") and not layout_of(
+    opens = (manifest.get("source") or {}).get("new_actions") and not label_policy(
         setup.config
     ).head.held
     if not opens:
         return state
     plan = jax.eval_shape(
-        lambda: OpeningPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0))
+        lambda: UnlockPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0))
     )
     return state.replace(opening=stack.like(plan))

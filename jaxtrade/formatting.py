@@ -1,6 +1,6 @@
 """How money, shares, prices, durations and dates are written: the one place that says so.
 
-A figure that is undefined is `n/a`, never 0; losses are as visible as gains. Loads nothing heavy.
+A number that is undefined is `n/a`, never 0; losses are as visible as gains. Loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo
 
 NOT_AVAILABLE = "n/a"
 POLICY = "greedy"  # key of the trained policy among the agents of files and tables
-MINUS = "\u2212"  # of pages and pictures; a console has "-"
+MINUS = "\u2212"  # of pages and plots; a console has "-"
 
 
-class Form(NamedTuple):
+class NumberFormat(NamedTuple):
     """What stands before and after a number, its decimals, and what it is multiplied by."""
 
     before: str = ""
@@ -26,27 +26,29 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    "money": Form("$", 2),  # $1,234.50
-    "signed": Form("$", 2),  # +$3.00
-    "number": Form("", 2),  # 1,234.50
-    "ratio": Form("", 2),  # 1234.50
-    "count": Form(),  # 1,235
-    "share": Form("", 1, " %", 100),  # of 0..1: 31.6 %
-    "percent": Form("", 2, " %"),  # of 0..100: 31.60 %
+    "money": NumberFormat("$", 2),  # $1,234.50
+    "signed": NumberFormat("$", 2),  # +$3.00
+    "number": NumberFormat("", 2),  # 1,234.50
+    "ratio": NumberFormat("", 2),  # 1234.50
+    "count": NumberFormat(),  # 1,235
+    "share": NumberFormat("", 1, " %", 100),  # of 0..1: 31.6 %
+    "percent": NumberFormat("", 2, " %"),  # of 0..100: 31.60 %
 }
 
 
-def shown(
+def format_number(
     value: float | None,
     form: str,
     digits: int | None = None,
     minus: str = "-",
     none: str = NOT_AVAILABLE,
 ) -> str:
-    """A figure as text. What rounds to 0 has no sign.
+    """Format a number. What rounds to 0 has no sign.
 
-    form: of `FORMS`, or `metric`, four significant digits. digits: decimals in place of the form's.
-    minus: the sign. none: the text of a figure that is undefined.
+    form: of `FORMS`, or `metric`, four significant digits.
+    digits: decimals in place of the form's.
+    minus: the sign.
+    none: the text of a number that is undefined.
     """
     if value is None:
         return none
@@ -66,30 +68,33 @@ def name_agent(key: str) -> str:
 
 
 def money(value: float | None, digits: int = 2) -> str:
-    """`$1,234.50`, `-$3.00`."""
-    return shown(value, "money", digits)
+    """Format dollars: `$1,234.50`, `-$3.00`."""
+    return format_number(value, "money", digits)
 
 
 def share(value: float | None, digits: int = 1) -> str:
-    """A share of 0..1 as `31.6 %`."""
-    return shown(value, "share", digits)
+    """Format a share of 0..1 as `31.6 %`."""
+    return format_number(value, "share", digits)
 
 
 def cost(value: float) -> str:
-    """A cost in dollars: `$2.08`, or `$0.125` where cents would not be exact."""
+    """Format a cost in dollars: `$2.08`, or `$0.125` where cents would not be exact."""
     return money(value, 2 if abs(value - round(value, 2)) < 1e-9 else 3)
 
 
 def short_number(value: float) -> str:
-    """A number in few characters: `0`, `50k`, `1.5M`."""
+    """Format a number in few characters: `0`, `50k`, `1.5M`."""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:g}{unit}"
     return f"{value:g}"
 
 
-class Quoted(Protocol):
-    """What has prices: a contract, or the clock of an evaluation. decimals: of a price."""
+class HasPrices(Protocol):
+    """What has prices: a contract, or the clock of an evaluation.
+
+    decimals: of a price.
+    """
 
     @property
     def tick_size(self) -> Decimal | float: ...
@@ -97,52 +102,52 @@ class Quoted(Protocol):
     def decimals(self) -> int: ...
 
 
-def points(ticks: Any, market: Quoted) -> float:
-    """A price in points."""
+def points(ticks: Any, market: HasPrices) -> float:
+    """Convert a price in ticks to points."""
     return round(float(ticks) * float(market.tick_size), market.decimals)
 
 
-def price(ticks: Any, market: Quoted) -> str:
-    """A price in points as text, with all its decimals."""
+def price(ticks: Any, market: HasPrices) -> str:
+    """Format a price in ticks as points, with all the market's decimals."""
     return f"{float(ticks) * float(market.tick_size):.{market.decimals}f}"
 
 
 def clock_time(seconds: float) -> str:
-    """A duration as `1:05` or `1:01:05`."""
+    """Format a duration as `1:05` or `1:01:05`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def duration(seconds: float) -> str:
-    """`4.2 s` below a minute, else `1:05` or `1:01:05`."""
+    """Format a duration as `4.2 s` below a minute, else as `1:05` or `1:01:05`."""
     return f"{seconds:.1f} s" if seconds < 59.95 else clock_time(seconds)
 
 
 def at(seconds: float, zone: str) -> datetime.datetime:
-    """UTC seconds as a time of an IANA zone."""
+    """Convert UTC seconds to a time of an IANA zone."""
     return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone))
 
 
 def local(seconds: float, zone: str, layout: str = "%Y-%m-%d %H:%M") -> str:
-    """UTC seconds as wall time of a zone, formatted as by `strftime`."""
+    """Format UTC seconds as wall time of a zone, by the `layout` of `strftime`."""
     return at(seconds, zone).strftime(layout)
 
 
 def stamp(seconds: int, zone: str) -> str:
-    """UTC seconds as an ISO time stamp of a zone, as `2013-10-07T09:31:00-04:00`."""
+    """Format UTC seconds as an ISO time stamp of a zone, as `2013-10-07T09:31:00-04:00`."""
     return at(seconds, zone).isoformat()
 
 
 def iso(seconds: int) -> str:
-    """UTC seconds as `2013-10-07T13:30:00Z`."""
+    """Format UTC seconds as `2013-10-07T13:30:00Z`."""
     import numpy as np  # its years reach further than those of datetime
 
     return f"{np.datetime64(int(seconds), 's')}Z"
 
 
 def date_span(dates: Sequence[datetime.date]) -> str:
-    """`Fri 11 Oct 2013`, or `7 Oct 2013 to 11 Oct 2013, 5 sessions`."""
+    """Format dates as `Fri 11 Oct 2013`, or `7 Oct 2013 to 11 Oct 2013, 5 sessions`."""
     first, last = dates[0], dates[-1]
     if len(dates) == 1:
         return f"{first:%a} {first.day} {first:%b %Y}"

@@ -1,5 +1,5 @@
-"""What all pictures share: colours, titles, axes of time and of money, and how a figure becomes a
-PNG.
+"""What all plots share: colours, titles, axes of time and of money, and the export as PNG.
+
 `looks.yaml` says how each thing that is drawn looks.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 import yaml
 
 from jaxtrade.evaluation.trades import BarClock
-from jaxtrade.notation import MINUS, shown
+from jaxtrade.formatting import MINUS, format_number
 
 P = ParamSpec("P")
 T = TypeVar("T")
 LOOKS: dict[str, Any] = yaml.safe_load(
-    resources.files("jaxtrade.evaluation.pictures").joinpath("looks.yaml").read_text("utf-8")
+    resources.files("jaxtrade.evaluation.plots").joinpath("looks.yaml").read_text("utf-8")
 )
 COLOURS = LOOKS["colours"]
 WON, LOST = COLOURS["blue"], COLOURS["vermillion"]
@@ -36,8 +36,8 @@ def load() -> None:
     importlib.import_module("matplotlib.figure")
 
 
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """A function that draws, in the style of all pictures."""
+def apply_style(draw: Callable[P, T]) -> Callable[P, T]:
+    """Make a function draw in the style of all plots."""
 
     @functools.wraps(draw)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -50,8 +50,9 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 def new_figure(width: float, height: float, title: str, about: str) -> Any:
-    """A matplotlib Figure of a size in inches, with a bold first line and a plain second line above
-    its axes.
+    """Make a matplotlib Figure with a bold first line and a plain second line above its axes.
+
+    The size is in inches.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -73,10 +74,12 @@ def save(figure: Any, path: Path) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-@styled
+@apply_style
 def write(figure: Any, path: Path) -> bool:
-    """Write the PNG, in the style of all pictures. Returns False, and writes nothing, without a
-    figure. Raises OSError (disk)."""
+    """Write the PNG, in the style of all plots.
+
+    Returns False, and writes nothing, without a figure. Raises OSError (disk).
+    """
     if not figure:
         return False
     save(figure, path)
@@ -84,13 +87,14 @@ def write(figure: Any, path: Path) -> bool:
 
 
 def dollars(value: float, digits: int = 2) -> str:
-    """Money with the minus sign of pictures."""
-    return shown(value, "money", digits, MINUS)
+    """Format money with the minus sign of plots."""
+    return format_number(value, "money", digits, MINUS)
 
 
 def legend_above(axis: Any) -> None:
-    """The legend above the axes on the right, so that it hides no line. The title is on the
-    left.
+    """Put the legend above the axes on the right, so that it hides no line.
+
+    The title is on the left.
     """
     handles, labels = axis.get_legend_handles_labels()
     if handles:
@@ -98,21 +102,22 @@ def legend_above(axis: Any) -> None:
 
 
 def money_axis(axis: Any, label: str) -> None:
-    """Whole dollars on the y axis."""
+    """Show whole dollars on the y axis."""
     axis.set_ylabel(label)
     axis.yaxis.set_major_formatter(lambda value, _: dollars(value, 0))
 
 
 def whole_marks(axis: Any) -> None:
-    """Few marks on the x axis, at whole numbers."""
+    """Put few marks on the x axis, at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(**LOOKS["whole marks"]))
 
 
 def price_axis(axis: Any, clock: BarClock) -> None:
-    """Prices on the y axis, with as many decimals as its marks need. Call it once the limits are
-    final.
+    """Show prices on the y axis, with as many decimals as its marks need.
+
+    Call it once the limits are final.
     """
     marks = axis.yaxis.get_majorticklocs()
     digits = next(
@@ -128,8 +133,9 @@ def price_axis(axis: Any, clock: BarClock) -> None:
 
 
 def entries(axis: Any, x: np.ndarray, price: np.ndarray, side: np.ndarray, size: float) -> None:
-    """Mark entries: long ones by a triangle just below the price, short ones just above, so that
-    exits stay visible.
+    """Mark entries: long ones by a triangle just below the price, short ones just above.
+
+    So exits stay visible.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -167,11 +173,10 @@ def exits(axis: Any, x: np.ndarray, price: np.ndarray, won: np.ndarray, size: fl
 
 
 def time_marks(times: Sequence[datetime.datetime]) -> tuple[list[int], list[str]]:
-    """(indices, labels) of the bars of one session at full hours, or at other round times, at most
-    nine of them.
+    """Return (indices, labels) of the bars of one session at full hours, or at other round times.
 
-    A bar that is the first at or after a round time stands for it, so gaps in the bars are no
-    problem.
+    There are at most nine. A bar that is the first at or after a round time stands for it, so gaps
+    in the bars are no problem.
     """
     if not times:
         return [], []
@@ -194,8 +199,10 @@ def time_marks(times: Sequence[datetime.datetime]) -> tuple[list[int], list[str]
 
 
 def date_marks(dates: Sequence[datetime.date]) -> tuple[list[int], list[str]]:
-    """(indices, labels) of at most eight sessions, evenly spaced. The first label has the year,
-    and each in which it changes."""
+    """Return (indices, labels) of at most eight sessions, evenly spaced.
+
+    The first label has the year, and each in which it changes.
+    """
     step = -(-len(dates) // 8)
     at = list(range(0, len(dates), step))
     if len(dates) <= 8:

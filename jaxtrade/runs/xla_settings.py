@@ -1,5 +1,5 @@
 """Settings of this process that the programs of a run depend on, and that must be made before JAX
-starts: compute threads, and flags for the same bits on a GPU. Imports no heavy library.
+starts: compute threads, and flags for bit-identical runs on a GPU. Imports no heavy library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxtrade.storage.programs import (
     use_cpu_devices,
     use_determinism,
 )
-from jaxtrade.training.together import process_count
+from jaxtrade.training.multiprocess import process_count
 
 # Operations of a minibatch's products, forward, from which on threads are worth their cost. Found
 # by timing minibatches on two cores: with fewer, the second thread saved no time. The bench
@@ -34,13 +34,15 @@ WORTH_THREADS = 100e6
 STRICT_THREADS = 8
 
 
-def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.environ) -> None:
-    """Set the number of compute threads (`NPROC`) and the flags for the same bits on a GPU, unless
-    they are set.
+def apply_xla_settings(
+    configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.environ
+) -> None:
+    """Set the compute threads (`NPROC`) and the flags for bit-identical runs on a GPU, unless set.
 
-    Once JAX has started, the threads are as many as cores, and flags have no effect. configs: of
-    the runs of this process, at least one. All get the threads that suit the one with the most
-    work.
+    Once JAX has started, the threads are as many as cores, and flags have no effect.
+
+    configs: of the runs of this process, at least one. All get the threads that suit the one with
+        the most work.
     """
     cores = os.cpu_count() or 1
     if backends_started():
@@ -70,19 +72,20 @@ def restore(
             if _devices_of(config) > 1:
                 use_cpu_devices(_devices_of(config), env)
             return
-    settle([config], env)
+    apply_xla_settings([config], env)
 
 
 def _devices_of(config: RunConfig) -> int:
-    """As how many devices the CPU of this process counts. `all` and `auto` make none: they take
-    what there is.
+    """Return as how many devices the CPU of this process counts.
+
+    `all` and `auto` make none: they take what there is.
     """
     devices = config.parallel.devices
     return devices // process_count() if isinstance(devices, int) else 1
 
 
 def threads_of(config: RunConfig, cores: int) -> int:
-    """Compute threads for a run on a CPU with `cores` cores."""
+    """Return the compute threads for a run on a CPU with `cores` cores."""
     if config.compute.threads != "auto":
         return config.compute.threads
     if config.parallel.reduce == "strict":
@@ -92,8 +95,10 @@ def threads_of(config: RunConfig, cores: int) -> int:
 
 
 def check_strict(config: RunConfig, env: Mapping[str, str] = os.environ) -> None:
-    """Refuse strict sums where this process has more CPU devices than threads: the threads would
-    then depend on the devices, and bits on the threads. Starts JAX. Raises ConfigError."""
+    """Refuse strict sums where this process has more CPU devices than threads. Raises ConfigError.
+
+    The threads would then depend on the devices, and bits on the threads. Starts JAX.
+    """
     import jax
 
     devices, threads = jax.local_device_count(), int(env.get("NPROC", os.cpu_count() or 1))
@@ -107,8 +112,9 @@ def check_strict(config: RunConfig, env: Mapping[str, str] = os.environ) -> None
 
 
 def minibatch_work(config: RunConfig) -> float | None:
-    """Operations (multiplications and additions) of the network's products for one minibatch of all
-    agents, forward.
+    """Count the operations of the network's products for one minibatch of all agents, forward.
+
+    They are multiplications and additions.
 
     None for a network or a learner of the user's own.
     """
@@ -126,7 +132,7 @@ def minibatch_work(config: RunConfig) -> float | None:
 
 
 def lines(config: RunConfig, env: Mapping[str, str] = os.environ) -> Iterator[str]:
-    """What a run prints about how it computes. Starts JAX."""
+    """Yield what a run prints about how it computes. Starts JAX."""
     import jax
 
     platform, work = jax.default_backend(), minibatch_work(config)

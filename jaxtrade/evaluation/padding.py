@@ -1,12 +1,11 @@
 """The markets of a set in one shape, so that one compiled program evaluates every symbol.
 
-Rows and sessions are padded to the longest symbol's. What one market has and another lacks gets a
-value that means the
-same: the ask side of one-sided bars is the bid, a tick of a dollar market is worth its constant
-    value in every bar.
-Evaluation reads no padded row, so each symbol's result has the bits of that symbol alone.
+Rows and sessions are padded to the longest symbol's. What one market has and another lacks gets
+a value that means the same: the ask side of one-sided bars is the bid, a tick of a dollar market is
+worth its constant value in every bar. Evaluation reads no padded row, so each symbol's result is
+bit-identical to that of the symbol alone.
 
-The symbols of a set, each as a market of its own in the shape that all of them share.
+The symbols of a set are each a market of its own in the shape that all of them share.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from jaxtrade.types import MarketData, PyTree, Quotes, SessionSet, TickValue
 
 
 def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
-    """The same parameters with equal tree structures, shapes and dtypes. New leaves are NumPy
-    arrays: only the symbol that is evaluated needs to be on the device.
+    """Give parameters equal tree structures, shapes and dtypes.
 
-    members: of one symbol each (scalar contracts), in any number. Raises ValueError if their market
-        views were built
-    for different configurations.
+    New leaves are NumPy arrays: only the symbol that is evaluated needs to be on the device. Raises
+    ValueError if the market views were built for different configurations.
+
+    members: of one symbol each (scalar contracts), in any number.
     """
     if len(members) == 1:
         return list(members)
@@ -61,7 +60,7 @@ def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
 
 
 def padded_sessions(sessions: SessionSet, size: int) -> SessionSet:
-    """A session set whose ids are padded to `size`, by its first one."""
+    """Pad the ids of a session set to `size`, by its first one."""
     ids = np.asarray(sessions.ids)
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
     padded[: len(ids)] = ids
@@ -69,7 +68,7 @@ def padded_sessions(sessions: SessionSet, size: int) -> SessionSet:
 
 
 def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvParams:
-    """The parameters with every optional part that any member has."""
+    """Add to the parameters every optional part that any member has."""
     market, contract, view = params.market, params.contract, params.market.view
     markets = [each.market for each in members]
     if not market.ask and any(each.ask for each in markets):
@@ -86,7 +85,7 @@ def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvPa
 
 
 def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> MarketData:
-    """A market with `rows` rows and `sessions` sessions, and room for `falls` falls in each bar."""
+    """Pad a market to `rows` rows, `sessions` sessions, and `falls` falls in each bar."""
     path = market.path
     if path and path.falls.shape[-1] < falls:
         wide = np.zeros((*path.falls.shape[:-1], falls), np.int32)
@@ -96,17 +95,17 @@ def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> 
         name: getattr(market, name)
         for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat", "tick_value", "ask")
     }
-    view = _padded(market.view.replace(base=None), rows).replace(base=market.view.base)
+    view = _pad_rows(market.view.replace(base=None), rows).replace(base=market.view.base)
     return market.replace(
-        **_padded(by_row, rows),
-        path=_padded(path, rows),
+        **_pad_rows(by_row, rows),
+        path=_pad_rows(path, rows),
         view=view,
-        sessions=_padded(market.sessions, sessions),
+        sessions=_pad_rows(market.sessions, sessions),
     )
 
 
-def _padded(tree: PyTree, rows: int) -> PyTree:
-    """Every leaf with zeros after its rows."""
+def _pad_rows(tree: PyTree, rows: int) -> PyTree:
+    """Pad every leaf with zeros after its rows."""
 
     def pad(leaf: Any) -> Any:
         if len(leaf) == rows:
@@ -118,12 +117,14 @@ def _padded(tree: PyTree, rows: int) -> PyTree:
     return jax.tree.map(pad, tree)
 
 
-class Member(NamedTuple):
-    """One symbol of a set. The leaves of market and parameters are NumPy arrays, in one shape for
-    all symbols.
+class SetMember(NamedTuple):
+    """One symbol of a set.
 
-    sessions: its part of each session set. params: of the first of these. config: of this symbol
-        alone.
+    The leaves of market and parameters are NumPy arrays, in one shape for all symbols.
+
+    sessions: its part of each session set.
+    params: of the first of these.
+    config: of this symbol alone.
     """
 
     market: Market
@@ -134,20 +135,21 @@ class Member(NamedTuple):
 
 def members_of(
     market: MarketSet, sessions: Mapping[str, SessionSet], config: RunConfig
-) -> dict[str, Member]:
-    """symbol -> member. sessions: session sets of the whole set by name, at least one. Raises as
-    `make_params`.
+) -> dict[str, SetMember]:
+    """Return symbol -> member. Raises as `make_params`.
+
+    sessions: session sets of the whole set by name, at least one.
     """
     configs, found = member_configs(config), []
     for number, (member, own) in enumerate(zip(market.members, configs, strict=True)):
         chosen = {name: member_sessions(market, each, number) for name, each in sessions.items()}
         found.append(
-            Member(member, chosen, make_params(member, next(iter(chosen.values())), own), own)
+            SetMember(member, chosen, make_params(member, next(iter(chosen.values())), own), own)
         )
     alike = in_one_shape([each.params for each in found])
     size = len(alike[0].sessions.ids)
     return {
-        each.market.contract.symbol: Member(
+        each.market.contract.symbol: SetMember(
             replace(each.market, data=params.market),
             {name: padded_sessions(chosen, size) for name, chosen in each.sessions.items()},
             params,
@@ -158,8 +160,9 @@ def members_of(
 
 
 def member_sessions(market: MarketSet, sessions: SessionSet, number: int) -> SessionSet:
-    """The sessions of one symbol in a session set of its market set, as rows of its own session
-    table.
+    """Return the sessions of one symbol in a session set, as rows of its own session table.
+
+    The session set is that of the symbol's market set.
     """
     ids = np.asarray(sessions.ids)[: int(sessions.count)]
     first, end = market.session_offsets[number : number + 2]
@@ -167,11 +170,10 @@ def member_sessions(market: MarketSet, sessions: SessionSet, number: int) -> Ses
 
 
 def for_member(policy: PyTree, number: int) -> PyTree:
-    """A policy of a set as it acts on symbol `number`: with the observation statistics of that
-    symbol.
+    """Return a policy of a set as it acts on symbol `number`.
 
-    The policy may be abstract (`jax.ShapeDtypeStruct`). A policy without statistics by symbol is
-    returned as it is.
+    It has the observation statistics of that symbol. The policy may be abstract
+    (`jax.ShapeDtypeStruct`). A policy without statistics by symbol is returned as it is.
     """
     normaliser = getattr(policy, "normaliser", None)
     if not normaliser:

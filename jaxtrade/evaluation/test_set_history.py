@@ -1,14 +1,15 @@
-"""How often the days of an evaluation were looked at before, and by how many policies, from the
-trial log. Loads no JAX.
+"""How often the days of an evaluation were looked at before, and by how many policies.
+
+The counts come from the trial log. Loads no JAX.
 
 The data's own digest covers features, windows and every day of the file, so two runs that looked at
 the same Monday often have different ones. The digest of a day depends on that day's bars alone. It
-is made of the day's open, high, low and close, so it is the same for bars of one minute and of
-five.
+is made of the day's open, high, low and close, so bars of one minute and of five have the
+same digest.
 
 A trial is a policy that was evaluated on these days: one configuration, trained on the same data,
-with one seed, up to one update. Evaluated again, it is the same trial, but the days were opened
-once more. Days are the same if their bars are, whatever features a run made of them (`day_bars`).
+with one seed, up to one update. Evaluated again, it is the same trial, but one more
+look. Days are the same if their bars are, whatever features a run made of them (`day_bars`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from jaxtrade.evaluation.statistics import (
     trial_variance,
 )
 from jaxtrade.evaluation.statistics.selection import NULL_DRAWS
-from jaxtrade.storage.trials import SplitOpening
+from jaxtrade.storage.trials import SplitLook
 from jaxtrade.text import join_reasons, several
 
 DIGITS = 16  # hex digits of a digest
@@ -41,17 +42,22 @@ DayBars = Mapping[str, tuple[str, ...]]  # symbol -> digest of each day
 
 
 class HeldOutDays(NamedTuple):
-    """Days that somebody looked at. data: sha256 of the data. dates: ISO, ascending. bars: the
-    digests of each symbol on these dates (`day_bars`); empty if they were written down by a version
-    without digests."""
+    """Days that were looked at.
+
+    data: sha256 of the data.
+    dates: ISO, ascending.
+    bars: the digests of each symbol on these dates (`day_bars`); empty if they were written down by
+        a version without digests.
+    """
 
     data: str
     dates: tuple[str, ...]
     bars: DayBars
 
     def meets(self, other: HeldOutDays) -> bool:
-        """Whether some day of some symbol is in both. Days without digests meet if the data are the
-        same.
+        """Return whether some day of some symbol is in both.
+
+        Days without digests meet if the data are the same.
         """
         if not self.bars or not other.bars:
             return self.data == other.data and not set(self.dates).isdisjoint(other.dates)
@@ -62,7 +68,7 @@ class HeldOutDays(NamedTuple):
         )
 
     def within(self, other: HeldOutDays) -> bool:
-        """Whether the other has all of these days, with the same symbols and the same bars."""
+        """Return whether the other has all of these days, with the same symbols and bars."""
         place = {day: number for number, day in enumerate(other.dates)}
         if not all(day in place for day in self.dates):
             return False
@@ -76,7 +82,7 @@ class HeldOutDays(NamedTuple):
 
 
 def _days_of(days: HeldOutDays, symbol: str) -> set[tuple[str, str]]:
-    """(date, digest) of the days on which the symbol has bars."""
+    """Return (date, digest) of the days on which the symbol has bars."""
     return {
         (day, digest)
         for day, digest in zip(days.dates, days.bars.get(symbol, ()), strict=False)
@@ -85,10 +91,11 @@ def _days_of(days: HeldOutDays, symbol: str) -> set[tuple[str, str]]:
 
 
 def day_bars(market: Any, dates: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The digests of the days of each symbol; `NO_BARS` where it has no bar.
+    """Return the digests of the days of each symbol; `NO_BARS` where it has no bar.
 
     Args:
-        market: a `Market`, `MarketSet` or `Portfolio`. dates: ISO trade dates, ascending.
+        market: a `Market`, `MarketSet` or `Portfolio`.
+        dates: ISO trade dates, ascending.
     """
     return {
         member.contract.symbol: _of_symbol(member.bars, member.contract, dates)
@@ -140,14 +147,16 @@ Trial = tuple[
 class SplitHistory:
     """What the trial log says about the test days of an evaluation.
 
-    opened: how often they were opened, this time included. trials: how many distinct policies were
-        evaluated on them.
-    Both are None where the log cannot tell, and `fault` says why; `fault` is None otherwise.
-    counted: whether this opening was written to the log. log: the log's file. first, last: UTC
-    times of the first and the latest opening in it. whole: how many of the trials were evaluated on
-    every one of the days. pbo: the probability of backtest overfitting over these. psr, dsr:
-    probabilistic and deflated Sharpe ratio of the evaluated policy. The three are None where they
-    were not asked for.
+    opened: how often they were opened, this time included.
+    trials: how many distinct policies were evaluated on them. Both are None where the log cannot
+        tell, and `fault` says why; `fault` is None otherwise.
+    counted: whether this look was written to the log.
+    log: the log's file.
+    first, last: UTC times of the first and the latest look in it.
+    whole: how many of the trials were evaluated on every one of the days.
+    pbo: the probability of backtest overfitting over these.
+    psr, dsr: probabilistic and deflated Sharpe ratio of the evaluated policy. The three are None
+        where they were not asked for.
     """
 
     opened: int | None
@@ -169,8 +178,10 @@ class SplitHistory:
         return {name: each.why for name, each in asked.items() if each and each.why}
 
     def lines(self) -> list[str]:
-        """Return up to three lines for the report: the count, the policy's Sharpe ratio against
-        luck, and the trials'. What is undefined has no line: `history_lines` says why.
+        """Return up to three lines for the report.
+
+        They are the count, the policy's Sharpe ratio against luck, and the trials'. What is
+        undefined has no line: `history_lines` says why.
         """
         if self.fault:
             found = [f"how often this test set was opened is n/a: {self.fault}"]
@@ -183,7 +194,11 @@ class SplitHistory:
             "above 0 (PSR)": self.psr,
             "above the best of so many trials without skill (DSR)": self.dsr,
         }
-        known = [f"{what}: {shown(*each)}" for what, each in above.items() if each and not each.why]
+        known = [
+            f"{what}: {format_probability(*each)}"
+            for what, each in above.items()
+            if each and not each.why
+        ]
         if known:
             found.append(f"probability that the true Sharpe ratio is {'; '.join(known)}")
         if self.pbo and self.pbo.value is not None:
@@ -195,7 +210,7 @@ class SplitHistory:
         return [f"{PREFIX}{line}" for line in found]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON; of each statistic its fields, or None."""
+        """Return plain data for JSON; of each statistic its fields, or None."""
         names = [each.name for each in fields(self)]
         return {
             name: value._asdict() if hasattr(value, "_asdict") else value
@@ -203,15 +218,17 @@ class SplitHistory:
         }
 
 
-def shown(value: float | None, low: float | None, high: float | None, why: str | None) -> str:
-    """A probability with its interval, or `n/a` and why."""
+def format_probability(
+    value: float | None, low: float | None, high: float | None, why: str | None
+) -> str:
+    """Format a probability with its interval, or `n/a` and why."""
     if value is None:
         return f"n/a ({why})"
     return f"{value:.2f}" + ("" if low is None or high is None else f" ({low:.2f} .. {high:.2f})")
 
 
 def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
-    """The history with PBO. matrix: float64[D, N] of `trial_matrix`."""
+    """Add PBO to the history. matrix: float64[D, N] of `trial_matrix`."""
     if history.trials is None:
         return replace(history, pbo=Overfitting(why=NO_LOG))
     whole = matrix.shape[1]
@@ -222,11 +239,14 @@ def with_trials(history: SplitHistory, matrix: np.ndarray) -> SplitHistory:
 
 
 def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> SplitHistory:
-    """The history with PSR and DSR of a policy. net: float64[D] dollars of each day. matrix: as in
-    `with_trials`.
+    """Add PSR and DSR of a policy to the history.
 
     The variance of the trials' Sharpe ratios is that of the trials in `matrix`; their number is
     that of all trials.
+
+    Args:
+        net: float64[D] dollars of each day.
+        matrix: as in `with_trials`.
     """
     if history.trials is None:
         return replace(history, psr=psr(net), dsr=IntervalEstimate(None, why=NO_LOG))
@@ -234,15 +254,13 @@ def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> S
     return replace(history, psr=psr(net), dsr=dsr(net, history.trials, variance))
 
 
-def of_all(history: SplitHistory | None) -> SplitHistory | None:
-    """The history without what is about one policy, for a table of several."""
+def drop_policy(history: SplitHistory | None) -> SplitHistory | None:
+    """Return the history without what is about one policy, for a table of several."""
     return history and replace(history, psr=None, dsr=None)
 
 
 def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
-    """The history that saw the most openings, of policies that were evaluated one after the
-    other.
-    """
+    """Return the history with the most looks, of policies evaluated one after the other."""
     return max(
         filter(None, histories),
         key=lambda each: each.opened or 0,
@@ -253,8 +271,9 @@ def latest(histories: Iterable[SplitHistory | None]) -> SplitHistory | None:
 def history_lines(
     history: SplitHistory | None, lacking: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the lines of a history, and one line that names all figures that cannot be computed
-    yet. lacking: name -> why, of further such figures.
+    """Return the lines of a history, and one line that names all metrics that cannot be computed yet.
+
+    lacking: name -> why, of further such metrics.
     """
     names = {**(lacking or {}), **(history.lacking if history else {})}
     absent = [f"{ABSENT}{join_reasons(names)}"] if names else []
@@ -262,23 +281,20 @@ def history_lines(
 
 
 def history_json(history: SplitHistory | None) -> dict[str, Any]:
-    """The entry of a document; none without a history."""
+    """Return the entry of a document; none without a history."""
     return {"trials": history.to_json()} if history else {}
 
 
-def days_of(opening: SplitOpening) -> HeldOutDays:
-    """The days that an opening showed."""
-    return HeldOutDays(opening.data, opening.dates, opening.bars)
+def days_of(look: SplitLook) -> HeldOutDays:
+    """Return the days that a look showed."""
+    return HeldOutDays(look.data, look.dates, look.bars)
 
 
-def openings_of(openings: Sequence[SplitOpening], days: HeldOutDays) -> list[SplitOpening]:
-    """The openings in which any of the days was looked at, on the same bars
-    (`HeldOutDays.meets`).
-    """
-
+def list_looks(looks: Sequence[SplitLook], days: HeldOutDays) -> list[SplitLook]:
+    """List the looks at any of the days, on the same bars (`HeldOutDays.meets`)."""
     return [
         each
-        for each in openings
+        for each in looks
         if (
             days.meets(days_of(each))
             if each.dates
@@ -288,27 +304,23 @@ def openings_of(openings: Sequence[SplitOpening], days: HeldOutDays) -> list[Spl
     ]
 
 
-def trials_of(openings: Sequence[SplitOpening]) -> list[Trial]:
-    """The distinct trials, in the order in which they came."""
-    return list(dict.fromkeys(_trial(each, name) for each in openings for name in each.net))
+def trials_of(looks: Sequence[SplitLook]) -> list[Trial]:
+    """List the distinct trials, in the order in which they came."""
+    return list(dict.fromkeys(_trial(each, name) for each in looks for name in each.net))
 
 
-def _trial(opening: SplitOpening, name: str) -> Trial:
-    return opening.config, opening.data, opening.policies.get(name, name)
+def _trial(look: SplitLook, name: str) -> Trial:
+    return look.config, look.data, look.policies.get(name, name)
 
 
-def trial_matrix(
-    openings: Sequence[SplitOpening], days: HeldOutDays
-) -> tuple[list[Trial], np.ndarray]:
-    """The trials that were evaluated on every one of the days, and float64[D, N] dollars of each
-    day and trial.
+def trial_matrix(looks: Sequence[SplitLook], days: HeldOutDays) -> tuple[list[Trial], np.ndarray]:
+    """Return the trials evaluated on every one of the days, and their dollars (float64[D, N]).
 
     Of a trial that was evaluated several times the latest result counts. Trials that lack a day or
-    a symbol are left
-    out: their number is that of `trials_of` less that of these.
+    a symbol are left out: their number is that of `trials_of` less that of these.
     """
     found: dict[Trial, list[float]] = {}
-    for each in openings:
+    for each in looks:
         if each.net and days.within(days_of(each)):
             place = {day: number for number, day in enumerate(each.dates)}
             for name, net in each.net.items():

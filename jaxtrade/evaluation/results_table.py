@@ -1,5 +1,6 @@
-"""What is said of an evaluation: a verdict that never claims that an agent is profitable, and, from
-its plain document, the console table, the page of a notebook and the files.
+"""The texts of an evaluation: a verdict that never claims that an agent is profitable.
+
+Also, from its plain document, the console table, the page of a notebook and the files.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.openings import SplitHistory, history_lines
-from jaxtrade.notation import cost, money, name_agent, share, shown
+from jaxtrade.evaluation.test_set_history import SplitHistory, history_lines
+from jaxtrade.formatting import cost, format_number, money, name_agent, share
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, json_text, ruled, several, short_repr, state_shortfall
+from jaxtrade.text import align, json_text, several, short_repr, state_shortfall, underline
 
 BEST = "best_profit"  # the setting that holds what the best policy makes, where it is known
 LEAST = 5  # sessions; fewer give no useful interval
 CONFIDENCE = 0.95
 
 
-class Standing(NamedTuple):
+class AgentStanding(NamedTuple):
     """What the verdict reads of an agent: profit in dollars, number of trades, and P&L int64[n]
     mills by session.
     """
@@ -34,17 +35,16 @@ class Standing(NamedTuple):
     pnl: np.ndarray
 
 
-def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+def join_names(names: Sequence[str]) -> str:
+    """Join names as text: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def mean_interval(pnl: np.ndarray) -> tuple[float, float]:
-    """(mean, half width) of Student's t interval of the mean of P&L by session, float[n] with n >
-    1.
+    """Return mean and half width of Student's t interval of the mean of P&L by session.
 
     It takes the sessions as independent and their P&L as roughly normal, so it is a guide and no
-    proof.
+    proof. pnl: float[n] with n > 1.
     """
     from scipy.special import stdtrit  # takes a moment to load
 
@@ -52,15 +52,18 @@ def mean_interval(pnl: np.ndarray) -> tuple[float, float]:
     return float(np.mean(pnl)), float(stdtrit(len(pnl) - 1, 0.5 + CONFIDENCE / 2)) * spread
 
 
-def key_of(split: str | None) -> str:
-    """The key that says how many sessions a held-out split has; "" for another split."""
+def split_size_key(split: str | None) -> str:
+    """Return the key that says how many sessions a held-out split has; "" for another split."""
     return f"split.{split}_sessions" if split in ("test", "validation") else ""
 
 
-def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
-    """Whether the distance from staying flat can be luck, in words. unit: noun for one entry of the
-    P&L. key: as in
-    `compared`."""
+def describe_significance(agent: AgentStanding, unit: str = "session", key: str = "") -> str:
+    """Say whether the distance from staying flat can be luck.
+
+    Args:
+        unit: noun for one entry of the P&L.
+        key: as in `compare_agents`.
+    """
     count = len(agent.pnl)
     if not agent.trades:
         return ""
@@ -82,24 +85,30 @@ def noise(agent: Standing, unit: str = "session", key: str = "") -> str:
 
 
 def describe_share(net: float, best: float) -> str:
-    """How much of what can be made was made, in words."""
+    """Say how much of what can be made was made."""
     return (
         f"that is {share(net / best, 0)} of what can be made there: the best policy, which is known "
         f"exactly, makes {money(best)}"
     )
 
 
-def compared(
-    agents: Sequence[Standing],
+def compare_agents(
+    agents: Sequence[AgentStanding],
     span: str,
     unit: str = "session",
     key: str = "",
     best: float | None = None,
 ) -> str:
-    """Compare the first agent with the baselines, by their net profit in the strategy pass. Sampled
-    versions of the same policy are no baselines. span: what was evaluated, as "5 held-out sessions". unit: as in
-    `noise`. key: the key to raise where they are too few (`key_of`). best: what the best policy
-    makes, where it is known."""
+    """Compare the first agent with the baselines, by their net profit in the strategy pass.
+
+    Sampled versions of the same policy are no baselines.
+
+    Args:
+        span: what was evaluated, as "5 held-out sessions".
+        unit: as in `describe_significance`.
+        key: the key to raise where they are too few (`split_size_key`).
+        best: what the best policy makes, where it is known.
+    """
     first, *others = agents
     net = first.net
     made = f"made {money(net)} after costs" if first.trades else "never traded"
@@ -109,10 +118,10 @@ def compared(
             continue
         word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
         groups[word].append(f"{other.name} ({money(other.net)})")
-    ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
+    ranks = ", ".join(f"{word} {join_names(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
-        noise(first, unit, key) if best is None else describe_share(net, best),
+        describe_significance(first, unit, key) if best is None else describe_share(net, best),
         "staying flat can be the right answer" if net <= 0 else "",
     ]
     name = name_agent(first.name)
@@ -126,8 +135,11 @@ def compared(
 
 
 def notebook(title: str, png: Path | None = None, **parts: Any) -> str:
-    """A result as HTML for a notebook. parts: see `templates/notebook.html`. png: of the run's
-    advice.
+    """Render a result as HTML for a notebook.
+
+    Args:
+        parts: see `templates/notebook.html`.
+        png: of the run's advice.
     """
     from jaxtrade.web.assets import environment
 
@@ -147,11 +159,14 @@ PASSES = {
 }
 
 
-FigureRow = tuple[str, str, str]  # label, key of the figure, form of `notation.shown`
+FigureRow = tuple[str, str, str]  # label, key of the figure, form of `formatting.format_number`
 
 
 def rows_of(text: str) -> tuple[FigureRow, ...]:
-    """Rows of a table from lines `label | figure | form`, with a form of `notation.shown`."""
+    """Parse rows of a table from lines `label | metric | form`.
+
+    The forms are those of `formatting.format_number`.
+    """
     return tuple(tuple(line.split(" | ")) for line in text.strip("\n").splitlines())  # type: ignore[misc]
 
 
@@ -219,29 +234,30 @@ best session / total | best_session_share | share
 """)
 
 
-def figure_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The cells of a row. figures: those of each column."""
+def metric_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the cells of a row. figures: those of each column."""
     label, key, form = row
     return [f"  {label}", *(cell(each[key], form) for each in figures)]
 
 
 def cell(value: Any, form: str) -> str:
-    """A figure of a table. The mean of some counts has all its decimals."""
-    return f"{value:,}" if form == "count" and value is not None else shown(value, form)
+    """Format a metric of a table. The mean of some counts has all its decimals."""
+    return f"{value:,}" if form == "count" and value is not None else format_number(value, form)
 
 
 def block(
     title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
 ) -> list[list[str]]:
-    """Return rows of cells for one pass, without the Sharpe ratio of too few sessions
-    (`lacking_of`).
+    """Return rows of cells for one pass, without the Sharpe ratio of too few sessions (`lacking_of`).
+
+    A row with fewer cells than agents is text that spans the columns.
 
     figures: those of each agent.
     """
     few = sessions < MIN_SESSIONS
     return [
         [title],
-        *(figure_row(row, figures) for row in rows if not (few and row[1] == "sharpe_daily")),
+        *(metric_row(row, figures) for row in rows if not (few and row[1] == "sharpe_daily")),
     ]
 
 
@@ -268,8 +284,9 @@ def rules_text(rules: dict[str, Any]) -> str:
 
 
 def one_pass(document: Mapping[str, Any]) -> bool:
-    """Whether the account has no limits, so that both passes are the same and a table shows one of
-    them.
+    """Return whether the account has no limits.
+
+    Both passes are then the same, and a table shows one of them.
     """
     rules, agents = document["settings"].get("rules"), document["agents"].values()
     return (
@@ -280,8 +297,9 @@ def one_pass(document: Mapping[str, Any]) -> bool:
 
 
 def costs_text(settings: Mapping[str, Any]) -> str:
-    """The costs of an evaluation in words, money first. A target fills at its own price, so it pays
-    no slippage.
+    """Describe the costs of an evaluation, money first.
+
+    A target fills at its own price, so it pays no slippage.
     """
     ticks, each = settings["slippage_ticks"], settings["tick_value"]
     rate = "" if settings["currency"] == "USD" else " at the median rate"
@@ -298,20 +316,24 @@ def span_of(settings: Mapping[str, Any]) -> str:
 
 
 def title_of(settings: Mapping[str, Any], agent: str) -> str:
-    """The title of a figure: agent, market and sessions."""
+    """Return the title of a plot: agent, market and sessions."""
     return f"{name_agent(agent)} on {settings['market']}, {span_of(settings)}"
 
 
 def is_joint(settings: Mapping[str, Any]) -> bool:
-    """Whether an evaluation is of `allocate`: its figures are others, and no statistics over seeds
-    are made of them."""
+    """Return whether an evaluation is of `allocate`.
+
+    Its metrics are others, and no statistics over seeds are made of them.
+    """
     return "allocate" in settings
 
 
 def header(document: Mapping[str, Any], brief: bool = False) -> list[str]:
     """Return the lines above the table: sessions, conventions, costs (of each symbol) and labels.
-    document: as from `to_json`. brief: without the conventions, and the costs and notes of
-    each symbol."""
+
+    document: as from `to_json`.
+    brief: without the conventions, and the costs and notes of each symbol.
+    """
     s = document["settings"]
     if is_joint(s):
         return [
@@ -347,14 +369,17 @@ def header(document: Mapping[str, Any], brief: bool = False) -> list[str]:
 def table(
     document: Mapping[str, Any], history: SplitHistory | None, brief: bool = False
 ) -> list[str]:
-    """Return the console table: the verdict, the header, and the figures.
+    """Format the console table: the verdict, the header, and the metrics.
 
-    document: as from `to_json`. history: its lines stand at the end. brief: what a run shows at its
-        end, without conventions, the rows that are not in `BRIEF`, and what the agents are.
+    Args:
+        document: as from `to_json`.
+        history: its lines stand at the end.
+        brief: what a run shows at its end, without conventions, the rows that are not in `BRIEF`,
+            and what the agents are.
     """
     s, top = document["settings"], [document["verdict"], ""]
     end = history_lines(history, {} if is_joint(s) else lacking_of(s["sessions"]))
-    body = aligned(cells_of(document, brief))
+    body = align(cells_of(document, brief))
     if is_joint(s):
         return [
             *top,
@@ -368,7 +393,7 @@ def table(
     rules = f"account rules: {rules_text(s['rules'])}"
     if "symbols" in document:
         rules = f"one account for each symbol, start {money(s['start_balance'], 0)}; {rules}"
-    head, rule, *rest = ruled(body)
+    head, rule, *rest = underline(body)
     about = (f"{name_agent(name)}: {agent['about']}" for name, agent in document["agents"].items())
     foot = [] if brief else [rule, *about, ""]
     return [*top, *header(document, brief), rules, "", head, rule, *rest, *foot, *end]
@@ -380,7 +405,7 @@ Section = Callable[[Any], Sequence[str]]
 
 
 def sections(result: Any) -> list[str]:
-    """Lines of the registered sections, each under its title."""
+    """Return the lines of the registered sections, each under its title."""
     lines = []
     for title in REPORT_SECTIONS.names:
         lines += ["", title, *(f"  {line}" for line in REPORT_SECTIONS[title](result))]
@@ -388,9 +413,13 @@ def sections(result: Any) -> list[str]:
 
 
 def cells_of(document: Mapping[str, Any], brief: bool = False) -> list[list[str]]:
-    """Return the cells of the table: names of the agents, of a set a block for each symbol, then a
-    block for each pass. document: as from `to_json`. brief: the rows of `BRIEF` alone, and of each
-    symbol its net profit."""
+    """Return the cells of the table.
+
+    They are the names of the agents, of a set a block for each symbol, then a block for each pass.
+
+    document: as from `to_json`.
+    brief: the rows of `BRIEF` alone, and of each symbol its net profit.
+    """
     agents, alone = document["agents"], one_pass(document)
     cells, symbols = [["", *map(name_agent, agents)]], document.get("symbols")
     if is_joint(document["settings"]):
@@ -410,7 +439,7 @@ def cells_of(document: Mapping[str, Any], brief: bool = False) -> list[list[str]
         cells.append([f"Net profit by symbol ($){off}"])
         for symbol, own in symbols.items():
             row = symbol, "net_profit", "number"
-            cells.append(figure_row(row, [each["strategy"] for each in own["agents"].values()]))
+            cells.append(metric_row(row, [each["strategy"] for each in own["agents"].values()]))
     count = several(len(symbols), "symbol")
     title = ALONE.replace("account has", "accounts have") if alone else "account rules off"
     return cells + pass_cells(
@@ -437,15 +466,20 @@ def joint_cells(document: Mapping[str, Any], brief: bool = False) -> list[list[s
         ("Account (rules on)", shorten(JOINT_ACCOUNT, brief), "account"),
     ):
         cells.append([title, *blank])
-        cells += [figure_row(row, [each[which] for each in agents]) for row in rows]
+        cells += [metric_row(row, [each[which] for each in agents]) for row in rows]
     return cells
 
 
 def pass_cells(
     document: Mapping[str, Any], strategy: str, account: str, brief: bool = False
 ) -> list[list[str]]:
-    """Return the blocks of both passes, or of the one that says all. strategy: title of the first;
-    account: how that of the second begins."""
+    """Return the blocks of both passes, or of the one that says all.
+
+    Args:
+        strategy: title of the first.
+        account: how that of the second begins.
+        brief: as in `cells_of`.
+    """
     settings, agents = document["settings"], document["agents"].values()
     sessions = settings["sessions"]
     rows = STRATEGY_ROWS
@@ -465,7 +499,7 @@ def pass_cells(
 
 
 def to_html(document: Mapping[str, Any]) -> str:
-    """Header, table and verdict for a notebook. document: as from `to_json`."""
+    """Render header, table and verdict for a notebook. document: as from `to_json`."""
     title, *lines = header(document)
     return notebook(title, lines=lines, rows=cells_of(document), verdict=document["verdict"])
 
@@ -477,7 +511,7 @@ def write_texts(folder: Path, name: str, document: Mapping[str, Any], table: str
 
 
 def repr_of(name: str, document: Mapping[str, Any]) -> str:
-    """A short `__repr__` of an evaluation. document: as from `to_json`."""
+    """Return a short `__repr__` of an evaluation. document: as from `to_json`."""
     settings, agents = document["settings"], document["agents"]
     first = next(iter(agents))
     figures = agents[first]["strategy"]

@@ -1,4 +1,4 @@
-"""Pictures of a training run: its curves, and how the advisor was used."""
+"""Plots of a training run: its curves, and how the advisor was used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.evaluation.pictures import style
-from jaxtrade.evaluation.pictures.style import LOOKS
-from jaxtrade.notation import MINUS, share, short_number
+from jaxtrade.evaluation.plots import style
+from jaxtrade.evaluation.plots.style import LOOKS
+from jaxtrade.formatting import MINUS, share, short_number
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.text import several
 
@@ -38,20 +38,21 @@ FROM_ZERO = (
 FLOOR = {"explained_variance": -1.0}  # lower values say no more, and would hide the rest
 
 
-@style.styled
-def figure_of(
+@style.apply_style
+def plot_training(
     rows: Rows, metrics: Sequence[str], title: str, scores: Scores = (), best: int | None = None
 ) -> Any:
-    """The matplotlib Figure: a panel for the return, the actions, each metric that was reported,
-    and the scores. A dotted line marks the best checkpoint in every panel. None for a run without
-    rows.
+    """Draw the curves of a training run as a matplotlib Figure; None for a run without rows.
+
+    There is a panel for the return, the actions, each metric that was reported, and the scores. A
+    dotted line marks the best checkpoint in every panel.
 
     Args:
-        rows: of `metrics.jsonl`, one per update. metrics: the learner's own, in the order in which
-            they are shown.
+        rows: of `metrics.jsonl`, one per update.
+        metrics: the learner's own, in the order in which they are shown.
         scores: (update, score) of evaluations on validation sessions.
-        best: the update of the best one, whose state the run has kept. Default: that of the highest
-            score.
+        best: the update of the best one, whose state the run has kept. Default: that of the
+            highest score.
     """
     if not rows:
         return None
@@ -93,7 +94,7 @@ def figure_of(
 
 
 def _at(rows: Rows, update: int) -> float:
-    """The steps at the end of an update; all updates have as many."""
+    """Return the steps at the end of an update; all updates have as many."""
     return update * float(rows[-1]["steps"]) / float(rows[-1]["update"])
 
 
@@ -112,8 +113,9 @@ def _about(rows: Rows, best: int | None = None) -> str:
 
 
 def by_agent(rows: Rows, name: str) -> np.ndarray:
-    """float64[updates, agents] of a metric; NaN where it is undefined. One agent without a list by
-    agent.
+    """Return a metric by agent, NaN where it is undefined (float64[updates, agents]).
+
+    One agent without a list by agent.
     """
     import pandas as pd
 
@@ -122,9 +124,10 @@ def by_agent(rows: Rows, name: str) -> np.ndarray:
     return pd.DataFrame(found, dtype=np.float64).to_numpy()
 
 
-def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
-    """Means over groups of updates [groups, ...], at most `most`; values that are not finite do not
-    count.
+def thin(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
+    """Average groups of updates, at most `most` groups ([groups, ...]).
+
+    Values that are not finite do not count.
     """
     count = min(len(values), most)
     edges = np.round(np.linspace(0, len(values), count + 1)).astype(int)
@@ -135,11 +138,11 @@ def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
 
 
 def _along(rows: Rows, name: str = "steps") -> np.ndarray:
-    return thinned(np.array([float(row[name]) for row in rows]))
+    return thin(np.array([float(row[name]) for row in rows]))
 
 
 def _curve(axis: Any, rows: Rows, name: str) -> None:
-    values = thinned(by_agent(rows, name))
+    values = thin(by_agent(rows, name))
     cut = ""
     if name in FLOOR and (values < FLOOR[name]).any():
         values, cut = (
@@ -168,8 +171,10 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
 def _median(
     axis: Any, x: np.ndarray, values: np.ndarray, color: str, line: str = "-", **more: Any
 ) -> bool:
-    """Draw the median over the agents where it is known; points where there are few. Returns
-    whether it is known anywhere."""
+    """Draw the median over the agents where it is known; points where there are few.
+
+    Returns whether it is known anywhere.
+    """
     known = np.isfinite(values).any(axis=1)
     if known.any():
         axis.plot(
@@ -185,12 +190,12 @@ def _median(
 
 
 def _shares(axis: Any, rows: Rows, name: str) -> None:
-    """Stacked shares of the actions; those that never reach 2 % are one area."""
+    """Draw stacked shares of the actions; those that never reach 2 % are one area."""
     import pandas as pd
 
     names = list(rows[-1][name])
     shares = pd.DataFrame([row[name] for row in rows], columns=names, dtype=np.float64)
-    values = thinned(shares.to_numpy())
+    values = thin(shares.to_numpy())
     x, values = (
         np.append(0, _along(rows)),
         np.concatenate([values[:1], values]),
@@ -237,9 +242,11 @@ COLORS = LOOKS["advisors"]
 class Advisor(NamedTuple):
     """An advisor's scored answers about training sessions.
 
-    name: as `advisor.kind`. bars: int[n], the bar of each scored answer. confidence: float[n], as
-        stated. hits:
-    bool[n], whether the direction was right. answers: how many became visible, scored or not.
+    name: as `advisor.kind`.
+    bars: int[n], the bar of each scored answer.
+    confidence: float[n], as stated.
+    hits: bool[n], whether the direction was right.
+    answers: how many became visible, scored or not.
     suffix: what follows the names of its metrics, such as `/0`; "" for the only advisor of a run.
     """
 
@@ -252,9 +259,14 @@ class Advisor(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One range of confidence. confidence: the mean stated there. rate: share of hits. low, high:
-    95 % interval of the rate. scored: answers. effective: how many independent answers they are
-    worth."""
+    """One range of confidence.
+
+    confidence: the mean stated there.
+    rate: share of hits.
+    low, high: 95 % interval of the rate.
+    scored: answers.
+    effective: how many independent answers they are worth.
+    """
 
     confidence: float
     rate: float
@@ -265,17 +277,19 @@ class Point(NamedTuple):
 
 
 def wilson(rate: float, count: float) -> tuple[float, float]:
-    """The 95 % interval of a probability, from a rate over `count` independent trials (Wilson
-    1927). count > 0.
+    """Return the 95 % Wilson interval of a probability (Wilson 1927).
+
+    It is computed from a rate over `count` independent trials; count > 0.
     """
     spread = Z * math.sqrt(rate * (1 - rate) / count + Z * Z / (4 * count * count))
     middle, scale = rate + Z * Z / (2 * count), 1 + Z * Z / count
     return (middle - spread) / scale, (middle + spread) / scale
 
 
-def apart(bars: np.ndarray, horizon: int) -> int:
-    """The largest number of the bars that lie `horizon` or more apart: answers whose outcomes share
-    no price.
+def count_non_overlapping(bars: np.ndarray, horizon: int) -> int:
+    """Return the largest number of the bars that lie `horizon` or more apart.
+
+    These are answers whose outcomes share no price.
     """
     count, last = 0, -math.inf
     for bar in np.unique(bars):
@@ -284,8 +298,8 @@ def apart(bars: np.ndarray, horizon: int) -> int:
     return count
 
 
-def effective(bars: np.ndarray, hits: np.ndarray, horizon: int) -> float:
-    """How many independent answers n scored ones are worth, from `apart` or 1 up to n.
+def effective_sample_size(bars: np.ndarray, hits: np.ndarray, horizon: int) -> float:
+    """Estimate how many independent answers n scored ones are worth, from `count_non_overlapping` or 1 up to n.
 
     Deviations from the hit rate are summed over blocks of bars at least a horizon long. The
     variance of their total comes from windows of `WINDOW` neighbouring blocks, which overlap
@@ -293,7 +307,9 @@ def effective(bars: np.ndarray, hits: np.ndarray, horizon: int) -> float:
     Where there are fewer than four windows' worth of data, or all answers were right or all wrong,
     it is the number of answers without overlap.
 
-    bars: int[n], n >= 1. hits: bool[n].
+    Args:
+        bars: int[n], n >= 1.
+        hits: bool[n].
     """
     count, rate = len(bars), float(hits.mean())
     block = (bars - bars.min()) // max(horizon, LEAST_BLOCK)
@@ -301,7 +317,7 @@ def effective(bars: np.ndarray, hits: np.ndarray, horizon: int) -> float:
     held = _windows(np.bincount(block, minlength=size))
     windows = WINDOW * count**2 / float((held**2).sum())
     if windows < 4 or rate in (0.0, 1.0):
-        return float(apart(bars, horizon))
+        return float(count_non_overlapping(bars, horizon))
     sums = _windows(np.bincount(block, weights=hits - rate, minlength=size))
     variance = float((sums**2).sum()) / WINDOW * windows / (windows - 1) / (1 - 1 / (3 * WINDOW))
     independent = count * rate * (1 - rate)
@@ -309,22 +325,24 @@ def effective(bars: np.ndarray, hits: np.ndarray, horizon: int) -> float:
 
 
 def _windows(values: np.ndarray) -> np.ndarray:
-    """float64[N + 3]: sums over all windows of `WINDOW` neighbouring blocks, also those that reach
-    over an end.
+    """Sum over all windows of `WINDOW` neighbouring blocks (float64[N + 3]).
+
+    Windows that reach over an end are included.
     """
     return np.convolve(values.astype(np.float64), np.ones(WINDOW))
 
 
-def points(advisor: Advisor, bins: int, horizon: int) -> list[Point]:
-    """The calibration of an advisor: a point for each of `bins` equal ranges of confidence with a
-    scored answer.
+def calibration_points(advisor: Advisor, bins: int, horizon: int) -> list[Point]:
+    """Compute the calibration of an advisor.
+
+    It is a point for each of `bins` equal ranges of confidence with a scored answer.
     """
     found, at = [], np.clip((advisor.confidence * bins).astype(int), 0, bins - 1)
     for i in np.unique(at):
         inside = at == i
         rate, worth = (
             float(advisor.hits[inside].mean()),
-            effective(advisor.bars[inside], advisor.hits[inside], horizon),
+            effective_sample_size(advisor.bars[inside], advisor.hits[inside], horizon),
         )
         found.append(
             Point(
@@ -338,12 +356,13 @@ def points(advisor: Advisor, bins: int, horizon: int) -> list[Point]:
     return found
 
 
-@style.styled
-def advice_figure(
+@style.apply_style
+def plot_advice(
     advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str
 ) -> Any:
-    """The matplotlib Figure: calibration on the left, trust and agreement over updates on the
-    right. None for a run without rows or without an advisor.
+    """Draw calibration on the left, trust and agreement over updates on the right.
+
+    Returns the matplotlib Figure, or None for a run without rows or without an advisor.
 
     Args:
         rows: of `metrics.jsonl`, one per update, with `trust`, `agreement` and `advice_share` of
@@ -401,7 +420,7 @@ def advice_figure(
 
 
 def _legend(advisors: int) -> str:
-    """What the marks mean. advisors: how many there are."""
+    """Explain what the marks mean. advisors: how many there are."""
     bars = (
         "Bars: 95 % Wilson intervals of the independent answers that the scored ones are worth (outcomes overlap, "
         f"opinions persist). Hollow: worth fewer than {LITTLE}."
@@ -433,7 +452,7 @@ def _short(name: str, most: int = LONGEST_NAME) -> str:
 
 
 def _calibration(axis: Any, advisors: Sequence[Advisor], bins: int, horizon: int) -> None:
-    found = [points(advisor, bins, horizon) for advisor in advisors]
+    found = [calibration_points(advisor, bins, horizon) for advisor in advisors]
     few = all(point.effective < LITTLE for each in found for point in each)
     axis.set_title(
         "Hit rate by stated confidence"
@@ -462,8 +481,9 @@ def _calibration(axis: Any, advisors: Sequence[Advisor], bins: int, horizon: int
 
 
 def _mark(axis: Any, point: Point, color: str, most: int) -> None:
-    """A point with its interval. most: scored answers of the advisor that has most, for the size of
-    the point.
+    """Mark a point with its interval.
+
+    most: scored answers of the advisor that has most, for the size of the point.
     """
     few = point.effective < LITTLE
     axis.vlines(point.confidence, point.low, point.high, color=color, **LOOKS["point interval"])
@@ -478,7 +498,10 @@ def _mark(axis: Any, point: Point, color: str, most: int) -> None:
 
 
 def _label(axis: Any, point: Point, above: bool) -> None:
-    """The numbers of a point. above: whether they stand above its interval, if there is room."""
+    """Write the numbers of a point.
+
+    above: whether they stand above its interval, if there is room.
+    """
     above = (above or point.low < 0.06) and point.high < 0.94
     axis.annotate(
         f"{point.scored:,} ({point.effective:,.0f})",
@@ -492,8 +515,9 @@ def _label(axis: Any, point: Point, above: bool) -> None:
 def _over_updates(
     axis: Any, advisors: Sequence[Advisor], rows: Rows, metrics: dict[str, str], title: str
 ) -> None:
-    """Metrics over updates. metrics: name -> line style. An advisor without its own metric is shown
-    by the run's.
+    """Draw metrics over updates. An advisor without its own metric is shown by the run's.
+
+    metrics: name -> line style.
     """
     axis.set_title(title)
     updates = _along(rows, "update")
@@ -503,7 +527,7 @@ def _over_updates(
             own = f"{metric}{advisor.suffix}"
             if own not in rows[-1]:
                 continue
-            values, color = thinned(by_agent(rows, own)), COLORS[number % len(COLORS)]
+            values, color = thin(by_agent(rows, own)), COLORS[number % len(COLORS)]
             known |= _median(axis, updates, values, color, line)
     if not known:
         axis.text(

@@ -1,5 +1,5 @@
-"""A run that is read from its folder, and the outcome of one that has just ended: what it was told,
-what it learned and what came of it, as tables and figures.
+"""A run that is read from its folder, and the outcome of one that has just ended: its
+configuration, what it learned and what came of it, as tables and plots.
 
 Nothing is trained, evaluated or compiled here.
 """
@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.load import Agent, agents_of
+from jaxtrade.config.load import SweepAgent, agents_of
 from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, report, seeds
+from jaxtrade.evaluation import frames, results_table, seeds
 from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
 from jaxtrade.evaluation.records import RECORDS, EvaluationRecords, read_records
-from jaxtrade.evaluation.result import EvaluationResult, SetResult, Views
+from jaxtrade.evaluation.result import EvaluationResult, ResultViews, SetResult
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.runs import files, rundir
 from jaxtrade.storage import digests
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 METRICS = "metrics.jsonl"
-ADVICE = "advice.png"  # the picture of a run's advice
+ADVICE = "advice.png"  # the plot of a run's advice
 FIRST = ("test", "validation", "train")  # the order in which the evaluation of a run is chosen
 
 
@@ -47,8 +47,9 @@ FIRST = ("test", "validation", "train")  # the order in which the evaluation of 
 
 
 def policy_path(path: Path, config: RunConfig, number: int, folder: str = FOLDER) -> Path:
-    """The folder of one agent's policy: `policy`, `policy/seed_<n>` of several seeds,
-    `policy/agent_<nnn>` of a sweep.
+    """Return the folder of one agent's policy.
+
+    It is `policy`, `policy/seed_<n>` of several seeds, or `policy/agent_<nnn>` of a sweep.
 
     number: of the agent (`Stack.numbers`).
     """
@@ -60,15 +61,15 @@ def _numbers(config: RunConfig) -> range:
 
 
 def read_policy(path: Path, config: RunConfig, number: int) -> PyTree:
-    """The policy of one agent. Raises CheckpointError if it is absent or damaged."""
+    """Read the policy of one agent. Raises CheckpointError if it is absent or damaged."""
     return load_policy(policy_path(path, config, number)).policy
 
 
 def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None) -> int:
-    """The number of the agent that was asked for by its seed or its index, or of the only one.
+    """Find the number of the agent that was asked for by its seed or its index, or of the only one.
 
-    Raises ConfigError if the run has no such agent, or has several and none was named, or is a
-    walk-forward.
+    Raises ConfigError if the run has no such agent, or has several and none was named, or is
+    a walk-forward.
     """
     require_no_walk(config)
     known, swept = _numbers(config), config.sweep.on
@@ -105,7 +106,7 @@ def chosen_number(config: RunConfig, seed: int | None, agent: int | None = None)
 
 
 def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> list[int]:
-    """As `chosen_number`, but all agents if none was named."""
+    """Do as `chosen_number`, but return all agents if none was named."""
     require_no_walk(config)
     return (
         list(_numbers(config))
@@ -118,13 +119,13 @@ def chosen_numbers(config: RunConfig, seed: int | None, agent: int | None) -> li
 
 
 @dataclass(frozen=True, repr=False)
-class StoredEvaluation(Views):
-    """An evaluation that is read from its folder: `evaluation/<split>` of a run, or one of its
-    seeds.
+class StoredEvaluation(ResultViews):
+    """An evaluation that is read from its folder: `evaluation/<split>` of a run or a seed.
 
-    document: the content of `evaluation.json`. zone: IANA zone of the exchange, for the times of
-        the frames. Of a set of symbols, the frames have a column `symbol`; of `allocate` they are
-        fills, and equity with one column for each symbol.
+    document: the content of `evaluation.json`.
+    zone: IANA zone of the exchange, for the times of the frames. Of a set of symbols, the
+        frames have a column `symbol`; of `allocate` they are fills, and equity with one column
+        for each symbol.
     """
 
     path: Path
@@ -132,7 +133,7 @@ class StoredEvaluation(Views):
     zone: str
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `evaluation.json`."""
+        """Make the content of `evaluation.json`."""
         return self.document
 
     @property
@@ -150,7 +151,7 @@ class StoredEvaluation(Views):
 
     @cached_property
     def symbols(self) -> dict[str, StoredEvaluation]:
-        """symbol -> its evaluation, of a set; empty for one account."""
+        """Symbol -> its evaluation, of a set; empty for one account."""
         return {
             symbol: StoredEvaluation(self.path / symbol, document, self.zone)
             for symbol, document in self.document.get("symbols", {}).items()
@@ -158,47 +159,44 @@ class StoredEvaluation(Views):
 
     @cached_property
     def trades(self) -> pd.DataFrame:
-        """The trades of the policy, one row each. See `EvaluationResult.trades`. Raises
-        DataError.
-        """
+        """The trades of the policy, one row each (`EvaluationResult.trades`). Raises DataError."""
         if self.symbols:
             return frames.by_symbol({name: each.trades for name, each in self.symbols.items()})
         path = self.path / "trades.csv"
-        joint = report.is_joint(self.document["settings"])
+        joint = results_table.is_joint(self.document["settings"])
         return frames.read_fills(path) if joint else frames.read_trades(path, self.zone)
 
     @cached_property
     def equity(self) -> pd.DataFrame:
-        """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises
-        DataError.
-        """
+        """Equity of the policy, one row per bar (`EvaluationResult.equity`). Raises DataError."""
         if self.symbols:
             return frames.by_symbol({name: each.equity for name, each in self.symbols.items()})
         path, settings = self.path / "equity.csv", self.document["settings"]
-        if report.is_joint(settings):
+        if results_table.is_joint(settings):
             return frames.read_joint(path, settings["symbols"])
         return frames.read_equity(path, self.zone)
 
     def equity_of(self, name: str) -> pd.DataFrame:
-        """`equity`; the folder has that of one agent alone."""
+        """Return `equity` of one agent alone; the folder has it."""
         return self.equity
 
     @cached_property
     def records(self) -> EvaluationRecords:
         """The arrays of the evaluation: daily net of all agents, bars, both passes and trades.
+
         Raises DataError.
         """
         return read_records(self.path / RECORDS)
 
 
-class _Run:
-    """The tables and figures of a run, whether it has just ended or is read from its folder."""
+class _RunView:
+    """The tables and plots of a run, whether it has just ended or is read from its folder."""
 
     path: Path
 
     @property
     def evaluation(self) -> Any:
-        """The evaluation that these tables and figures are of."""
+        """The evaluation that these tables and plots are of."""
         raise NotImplementedError
 
     @property
@@ -244,15 +242,16 @@ class _Run:
         return frames.read_episodes(file)
 
     def plot(self) -> Figure:
-        """A matplotlib figure: equity and drawdown of `evaluation`."""
+        """Plot the equity and drawdown of `evaluation` as a matplotlib figure."""
         return self.evaluation.plot()
 
 
 @dataclass(frozen=True, repr=False)
-class StoredRun(_Run):
+class StoredRun(_RunView):
     """A run in its folder.
 
-    config: its configuration. manifest: versions, commit, device, seeds and digests.
+    config: its configuration.
+    manifest: versions, commit, device, seeds and digests.
     """
 
     path: Path
@@ -307,15 +306,20 @@ class StoredRun(_Run):
         return self.policy_of(agent=0)
 
     @property
-    def agents(self) -> tuple[Agent, ...]:
+    def agents(self) -> tuple[SweepAgent, ...]:
         """The agents of the run: the seed and the settings of each, as `agents.json` has them.
-        Raises ConfigError for a walk-forward."""
+
+        Raises ConfigError for a walk-forward.
+        """
         require_no_walk(self.config)
         return agents_of(self.config)
 
     def policy_of(self, seed: int | None = None, agent: int | None = None) -> LoadedPolicy:
-        """The policy of one agent, by its seed or its index. Raises ConfigError if the run has no
-        such agent, CheckpointError if it has not saved the policy."""
+        """Load the policy of one agent, by its seed or its index.
+
+        Raises ConfigError if the run has no such agent, CheckpointError if it has not saved
+        the policy.
+        """
         folder = policy_path(self.path, self.config, chosen_number(self.config, seed, agent))
         if not folder.is_dir():
             raise CheckpointError(
@@ -337,7 +341,9 @@ class StoredRun(_Run):
     def _repr_html_(self) -> str:
         blocks = [each._repr_html_() for each in self.evaluations.values()]
         lines = [] if blocks else ["no evaluation yet"]
-        return report.notebook(str(self.path), self.path / ADVICE, lines=lines, blocks=blocks)
+        return results_table.notebook(
+            str(self.path), self.path / ADVICE, lines=lines, blocks=blocks
+        )
 
 
 def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
@@ -347,8 +353,9 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
         run.trades, run.equity, run.metrics, run.plot()
 
     trust_imports: import the modules that the run's configuration names, although they are not
-        known to be yours
-    (docs/run_folder.md). Raises ConfigError if `path` is not a run folder, or names such modules.
+        known to be yours (docs/run_folder.md).
+
+    Raises ConfigError if `path` is not a run folder, or names such modules.
     """
     folder = Path(path)
     if trust_imports:
@@ -357,13 +364,16 @@ def open_run(path: Path | str, trust_imports: bool = False) -> StoredRun:
 
 
 def _zone(config: RunConfig) -> str:
-    """The zone of the exchange, for the times of frames; of a set that of its first symbol."""
+    """Return the zone of the exchange, for the times of frames.
+
+    Of a set, it is that of its first symbol.
+    """
     first = {"market": config.data.markets[0]} if config.data.markets else {}
     return contract_of(config.data.model_copy(update=first)).zone
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:
-    """Sorts splits as in `FIRST`, and agents by number (`seed_10` after `seed_9`)."""
+    """Rank splits for sorting as in `FIRST`, and agents by number (`seed_10` after `seed_9`)."""
     split = parts[0]
     return FIRST.index(split) if split in FIRST else len(FIRST), split, len(parts[1]), parts
 
@@ -376,16 +386,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class RunResult(_Run):
+class RunResult(_RunView):
     """The outcome of a finished run.
 
-    evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has several
-        symbols. exit_code:
-    0, or 1 if the run finished but a learning-health check failed. table: the evaluation as text;
-    for several seeds, their spread; for a sweep a row per agent. scores: of a sweep with validation
-    sessions, the mean reward per validation session of each agent, by its index; empty for others.
-    Of a sweep that needed several programs, training is that of the first, and programs: the result
-    of each. places: agent of the sweep -> the folder of its program, and its number there.
+    evaluations: by seed, in a sweep by the index of the agent; `SetResult`s if the run has
+        several symbols.
+    exit_code: 0, or 1 if the run finished but a learning-health check failed.
+    table: the evaluation as text; for several seeds, their spread; for a sweep a row per agent.
+    scores: of a sweep with validation sessions, the mean reward per validation session of each
+        agent, by its index; empty for others.
+    programs: of a sweep that needed several, the result of each; training is that of the first.
+    places: agent of the sweep -> the folder of its program, and its number there.
     """
 
     path: Path
@@ -417,7 +428,9 @@ class RunResult(_Run):
         if not self.scores:
             return []
         about = [result.provenance for result in self.evaluations.values()]
-        agents = [Agent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about]
+        agents = [
+            SweepAgent(own["agent"], own["trained_seed"], 0, own["overrides"]) for own in about
+        ]
         lines, scores = seeds.ranking(self.scores, agents), self.scores
         best = max(range(len(scores)), key=lambda i: (scores[i], -i))
         if best in self.places:
@@ -439,4 +452,4 @@ class RunResult(_Run):
 
     def _repr_html_(self) -> str:
         blocks = [each._repr_html_() for each in self.evaluations.values()]
-        return report.notebook(str(self.path), self.path / ADVICE, blocks=blocks)
+        return results_table.notebook(str(self.path), self.path / ADVICE, blocks=blocks)

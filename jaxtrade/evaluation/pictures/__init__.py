@@ -1,1 +1,0 @@
-"""Pictures of an evaluation and of a training, drawn with matplotlib."""

@@ -1,0 +1,1 @@
+"""Plots of an evaluation and of a training, drawn with matplotlib."""
