@@ -51,6 +51,7 @@ class _Moved:
             "evaluation.set_report",
             "runs.performance",
             "runs.python",
+            "runs.stored",
             "runs.training_job",
             "training.plan",
         )

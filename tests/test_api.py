@@ -111,6 +111,7 @@ def test_the_version_is_the_packages():
         ("data.market_set", "MarketSet"),
         ("evaluation.evaluate_set", "evaluate"),
         ("runs.python", "run"),
+        ("runs.stored", "open_run"),
         ("runs.performance", "performance_info"),
         ("training.plan", "plan_run"),
     ],

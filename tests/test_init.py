@@ -7,7 +7,7 @@ import pytest
 
 from jaxtrade.cli import init_questions, main
 from jaxtrade.cli.init import hold_out
-from jaxtrade.config import load_config
+from jaxtrade.config import load_config, make_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
 from jaxtrade.data.formats.recognise import StatedKeys
@@ -317,6 +317,13 @@ def test_no_session_is_held_out_that_nothing_uses(sessions, given, split, contro
     hold_out(values, sessions)
     assert values.get("split") == split
     assert values.get("control", {}) == control
+
+
+def test_nothing_is_held_out_for_an_evaluation_that_is_switched_off():
+    values = {"control": {"evaluate_every": 0}}
+    hold_out(values, 120)
+    assert values["split"]["validation_sessions"] == 0
+    assert make_config(values).split.validation_sessions == 0
 
 
 def test_a_control_of_the_users_own_stays():

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # One session in so many is held out for the test, where the default protocol (`config.run`) would
 # hold out one day alone.
 HELD_OUT = 10
-EVERY = 5  # chunks between two evaluations on validation sessions; `quickstart` has 25 chunks
+EVERY = 5  # chunks between two evaluations on validation sessions
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
 
 
@@ -232,6 +232,9 @@ def hold_out(values: dict[str, Any], sessions: int) -> None:
     elif given:
         values["split"] = dict(split_of(SplitConfig(), sessions)) | given
     control = values.get("control", {})
+    if control.get("evaluate_every") == 0 and "validation_sessions" not in given:
+        split = values.get("split") or dict(split_of(SplitConfig(), sessions))
+        values["split"] = {**split, "validation_sessions": 0}
     if values.get("split", {}).get("validation_sessions") and control.get("evaluate_every") != 0:
         values["control"] = {"evaluate_every": EVERY, "keep": "best"} | control
 

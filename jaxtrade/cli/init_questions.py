@@ -211,12 +211,14 @@ def market_question(seen: FileFacts) -> InitQuestion:
     micros = all(each.symbol in CONTRACTS and CONTRACTS[each.symbol].micro for each in found[1:])
     usual = found[0].symbol if found and (len(found[0].why) > 1 or micros) else None
     choices = tuple((each.symbol, f"by {' and '.join(each.why)}") for each in found[:SHOWN])
+    best = tuple(each.symbol for each in found if len(each.why) == len(found[0].why))
     return InitQuestion(
         "Which market is it (a symbol; a new one begins a contract file)?",
         f"--market {usual or 'SYMBOL'} (or --contract FILE)",
         lambda given: read_value(ContractFile, "symbol", given.upper()),
         choices,
         usual,
+        best=() if usual else best,
     )
 
 

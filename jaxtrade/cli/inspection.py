@@ -1,5 +1,5 @@
 """What an advisor has said: `jaxtrade advise inspect` reports the content of a snapshot, a journal or
-a run's advice, `format_journal` the answers one by one, and `replay` trains with them again.
+a run's advice, `log` the answers one by one, and `replay` trains with them again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Q_LEARNERS = ("dqn", "pqn")
 Q_FUSIONS = ("slots", "none")  # the fusions that need no distribution to tilt
 LEARNER = "learner"  # stands for the chosen learner's section in `--set learner.KEY=VALUE`
 _OF_Q = "learning_rate learning_rate_end gamma max_grad_norm epsilon epsilon_end epsilon_until"
-# Keys of each learner's section that are floats of its state (`HParams`): agents of one program may
+# Keys of each learner's section that are floats of its state (`PPOHParams` and others): agents of one program may
 # differ in them. A test compares this table with the states.
 TUNABLE = {
     name: keys.split()

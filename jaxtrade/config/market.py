@@ -123,7 +123,9 @@ def _check_keys(data: Any, known: Collection[str]) -> None:
 # --- Share splits that a configuration states (`data.splits`)
 
 
-MOST_SHARES = 1000  # on either side of a ratio: keeps the arithmetic of `adjusted` inside int64
+MOST_SHARES = (
+    1000  # on either side of a ratio: keeps the arithmetic of `adjust_for_splits` inside int64
+)
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as text (3:2; a reverse split 1:10)"
 

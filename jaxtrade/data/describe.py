@@ -152,7 +152,9 @@ def stop_warning(turn: RoundTurn, contract: Contract, config: RunConfig) -> str 
     most, fits = STOP_WARNING * allowance, list[str]()
     if (fewer := int(most // turn.risk)) and quantity > 1:
         fits.append(f"env.quantity={fewer}")
-    micro = None if config.data.contract else micro_of(contract)
+    # Bundled bars are of few markets, and those of a set are of the markets that it names.
+    is_free = config.data.source != "bundled" and not (config.data.contract or config.data.markets)
+    micro = micro_of(contract) if is_free else None
     if micro is not None:
         small = turn.risk * micro.tick_mills / contract.tick_mills
         if small <= most:

@@ -301,7 +301,10 @@ class FunctionAct:
         seen, more = self.env.observe(ref, params), {"mask": ref.mask, "key": key}
         given = {name: more[name] for name in self.asked}
         action = (self._on_host if self.host else self._call)(seen, given)
-        legal = (action >= 0) & (action < len(ref.mask)) & ref.mask[action]
+        # A number that is no action's id counts as an illegal action, if there is one.
+        known = (action >= 0) & (action < len(ref.mask))
+        action = jnp.where(known, action, jnp.argmin(ref.mask).astype(jnp.int32))
+        legal = known & ref.mask[action]
         return carry, self.env.decode(jnp.where(legal, action, HOLD), state, params), action
 
     def _call(self, seen: Array, given: dict[str, Array]) -> Array:

@@ -214,22 +214,28 @@ def best_profit(
         int(contract.be_ticks),
     )
     states = states_of(market.bars.open, market.bars.close)
+    if states is None:
+        return None
     solution = solve(chain_pull(config.data), decisions.own_steps.longest, costs)
     first = np.append(0, decisions.last[:-1] + 1)
     rows = zip(decisions.rows[first], decisions.rows[decisions.last], strict=True)
-    return quantity * sum(play(solution, states[a : b + 2]) for a, b in rows) / 1000
+    profit = quantity * sum(play(solution, states[a : b + 2]) for a, b in rows) / 1000
+    return profit if profit > 0 else None  # there is no share of nothing
 
 
-def states_of(opened: np.ndarray, close: np.ndarray) -> np.ndarray:
-    """Return the state of the chain at the close of each bar (int64[T]). No two moves are alike, so each
-    tells its state.
+def states_of(opened: np.ndarray, close: np.ndarray) -> np.ndarray | None:
+    """Return the state of the chain at the close of each bar (int64[T]); None for other bars.
+
+    No two moves are alike, so each tells its state.
     """
     gaps = np.diff(LEVELS)
     moves = np.concatenate([gaps, -gaps])
     states = np.concatenate([2 * np.arange(len(gaps)) + 3, 2 * np.arange(len(gaps))])
     order = np.argsort(moves)
-    found = np.searchsorted(moves[order], close.astype(np.int64) - opened)
-    return states[order][found]
+    made = close.astype(np.int64) - opened
+    if not np.isin(made, moves).all():
+        return None
+    return states[order][np.searchsorted(moves[order], made)]
 
 
 def share_of(profit: float, best: float | None) -> dict[str, float]:

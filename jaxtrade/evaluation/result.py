@@ -1,7 +1,7 @@
 """The result of an evaluation: its agents in both passes, and what can be made of them.
 
 An evaluation is its records and its plain document (`to_json`); the console table, the page of a
-notebook, frames and plots are views of these two (`report`, `frames`, `plot`). The results are
+notebook, frames and plots are views of these two (`results_table`, `frames`, `plots`). The results are
 `EvaluationResult` of an account that trades one symbol; `joint.JointResult` of an account that holds
 several (`allocate`); `SetResult` of several symbols with an account each; and
 `runs.stored_run.StoredEvaluation`, any of them read from its folder.

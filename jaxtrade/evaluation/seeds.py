@@ -16,6 +16,7 @@ from jaxtrade.storage.staging import stage_files
 from jaxtrade.text import align, several, underline
 
 MOST_RANKED = 10  # lines of the ranking
+MOST_ROWS = 10  # agents of a sweep in the table at the end of a run
 MEASURES = ("reward.", "account.")  # sections that decide the unit or the terms of the reward
 COSTS = "costs: "  # how the line about costs begins
 
@@ -28,13 +29,14 @@ def is_swept(results: Mapping[int, Any]) -> bool:
     return "overrides" in next(iter(results.values())).provenance
 
 
-def sweep_table(results: Mapping[int, Any]) -> str:
+def sweep_table(results: Mapping[int, Any], brief: bool = False) -> str:
     """Format the console table of a sweep.
 
     It has one row per agent, then a row per setting if each has several seeds. Money of the
     strategy pass has the account rules off.
 
     results: by the index of the agent.
+    brief: at most `MOST_ROWS` agents, and no settings.
     """
     about = [result.provenance for result in results.values()]
     keys = list(dict.fromkeys(key for each in about for key in each["overrides"]))
@@ -51,7 +53,7 @@ def sweep_table(results: Mapping[int, Any]) -> str:
         [str(index), str(own["trained_seed"]), *_settings(own, keys), *_metrics(result)]
         for (index, result), own in zip(results.items(), about, strict=True)
     ]
-    left = tuple(range(2, 2 + len(keys)))
+    left, shown = tuple(range(2, 2 + len(keys))), MOST_ROWS if brief else len(rows)
     first, *others = results.values()
     lines = first.header()
     differ = any(
@@ -67,8 +69,9 @@ def sweep_table(results: Mapping[int, Any]) -> str:
             ),
             f"your policies, of {several(len(results), 'agent')}, each under its own settings",
             "",
-            *underline(align([head, *rows], (0, *left))),
-            *_by_setting(results, keys),
+            *underline(align([head, *rows[:shown]], (0, *left))),
+            *([f"and {several(len(rows) - shown, 'more agent')}"] if len(rows) > shown else []),
+            *([] if brief else _by_setting(results, keys)),
             "The figures are of the evaluated sessions: choose by validation scores, not by this table.",
             *history_lines(drop_policy(latest(each.history for each in results.values()))),
         ]
@@ -192,7 +195,7 @@ def table(results: Results, brief: bool = False) -> str:
     """
     first = next(iter(results.values()))
     if len(results) > 1 and is_swept(results):
-        return sweep_table(results)
+        return sweep_table(results, brief)
     if results_table.is_joint(first.settings):
         tables = [f"seed {seed}\n{result.table(brief)}" for seed, result in results.items()]
         return first.table(brief) if len(results) == 1 else "\n\n".join(tables)

@@ -26,7 +26,9 @@ from jaxtrade.interop.jules_config import (
     REFUSED,
     TARGETS,
     KeyFate,
+    choose_actions,
     convert_config,
+    flatten,
     folder,
     nest_keys,
     number_of_envs,
@@ -105,6 +107,7 @@ def build_vec_env(
     )
     names = symbols if isinstance(symbols, str) else list(symbols)
     chosen = given.values | places | markets_of(names) | number_of_envs(n_envs)
+    chosen |= choose_actions(chosen)
     made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), changes)
     try:
         for member in member_configs(made):  # a file for each symbol, and contracts of these names
@@ -119,14 +122,13 @@ def build_vec_env(
 
 def _names_task(changes: Changes) -> bool:
     """Return whether changes choose a task that has no target positions."""
-    pairs = (
-        changes.items()
-        if isinstance(changes, Mapping)
-        else (
+    if isinstance(changes, Mapping):
+        pairs = list(flatten(changes))
+    else:
+        pairs = [
             (key.strip(), value.strip())
             for key, _, value in (each.partition("=") for each in changes)
-        )
-    )
+        ]
     return any(key == "env.task" and value != TARGETS[key] for key, value in pairs)
 
 

@@ -47,6 +47,7 @@ NO_RULES = {
 # value. The task `allocate` has both.
 ACTIONS, COST = "environment.action_type", "environment.transaction_cost"
 TARGETS = {"env.task": "allocate"}
+MOST_PRODUCT = 5  # symbols, above which `allocate` has too many combinations of positions
 ONE_BAR = "target positions (env.task=allocate) are chosen from twelve features of the decision bar"
 BRACKETS = (
     "the task with stops and targets takes it (set env.task=manage, without the section allocate)"
@@ -109,7 +110,7 @@ def convert_config(
     Raises ConfigFaultsError naming every unknown key, with a suggestion, and every value that
     cannot be used.
     """
-    given = dict(_flat(values))
+    given = dict(flatten(values))
     targets = targets and (given.get(ACTIONS) == "discrete" or COST in given)
     faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[KeyFate]()
     try:
@@ -147,6 +148,7 @@ def convert_config(
         )
     protocol = "the default protocol chooses them, and scores the policy on the validation sessions"
     fates.append(KeyFate("held-out sessions", "not given:", f"{protocol} (docs/training.md)"))
+    found |= choose_actions(found)
     return ConvertedConfig(found, tuple(fates))
 
 
@@ -166,11 +168,18 @@ def _format_value(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def choose_actions(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kind of actions for target positions in more symbols than have a product."""
+    many = len(values.get("data.markets") or ()) > MOST_PRODUCT
+    return {"allocate.actions": "increment"} if many and TARGETS.items() <= values.items() else {}
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of every entry of nested sections."""
     for name, value in values.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{key}.")
+            yield from flatten(value, f"{key}.")
         else:
             yield key, value
 

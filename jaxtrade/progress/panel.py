@@ -131,7 +131,7 @@ class PhasePanel(Screen):
         style = next((style for start, style in STYLES if text.startswith(start)), None)
         self._console.print(Text(printable(text), style=style or ""), soft_wrap=True)
 
-    def mark_failed(self) -> None:
+    def end_with_error(self) -> None:
         self._failed = True
 
     def close(self) -> None:

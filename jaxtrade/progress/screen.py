@@ -263,7 +263,7 @@ class Warnings(Screen):
         self._log = log
 
     def message(self, text: str) -> None:
-        if text.startswith(("warning:", FORECAST)):
+        if text.startswith(("warning:", "WARNING:", FORECAST)):
             self._log(text)
 
     def at_end(self, lines: Iterable[str]) -> None:

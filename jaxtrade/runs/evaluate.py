@@ -325,7 +325,7 @@ def evaluate_policies(
     evaluator, steps = evaluator_of(setup.env), setup.steps(split)
     times = len(setup.symbols) * len(policies)
     for symbol, own in setup.symbols.items():
-        params, known = params_shown(own, split, None if other else path, log, again)
+        params, known = params_shown(own, split, None if other or account else path, log, again)
         notes = [days_label(setup, split), *([known.note] if known else [])]
         notes += [account_note(account)] if account else []
         for number, policy in policies.items():

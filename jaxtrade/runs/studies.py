@@ -88,7 +88,7 @@ class _Subject:
         setup, request = self.setup, self.request
         for symbol, own in setup.symbols.items():
             with lock_if_advised(setup, request.path):
-                saved_in = None if request.advisor else request.path
+                saved_in = None if request.advisor or request.account else request.path
                 params, _ = params_shown(own, request.split, saved_in)
             config, params = setup.of_agent(self.number, symbol, params)
             acting = setup.acting(self.policy, symbol)

@@ -245,7 +245,7 @@ def train(
             `replacement.rolled_back`). The state counts rollbacks over the whole run. The run goes
             back to its last checkpoint (without `checkpoint_dir`: to the state that would have been
             saved), or to its start before the first one. Later rows are dropped, also by sinks that
-            are `Rewinding`. Of several agents only the one that diverged goes back, and the limit
+            are `RewindingSink`. Of several agents only the one that diverged goes back, and the limit
             is for each (see `replacement`). A resumed run goes back to where it was stopped at
             most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among

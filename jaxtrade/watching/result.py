@@ -20,10 +20,17 @@ def find_evaluation(folder: Path) -> Path | None:
     """
     for split in HELD_OUT:
         root = folder / "evaluation" / split
-        found = [root / "evaluation.json", *sorted(root.glob("*/evaluation.json"))]
+        found = [root / "evaluation.json", *sorted(root.glob("*/evaluation.json"), key=_number)]
         if first := next((each for each in found if each.is_file()), None):
             return first
     return None
+
+
+def _number(path: Path) -> tuple[int, str]:
+    """Return the number of the policy in a folder such as `seed_10`, and the folder's name."""
+    name = path.parent.name
+    number = name.rpartition("_")[2]
+    return int(number) if number.isdecimal() else 0, name
 
 
 def stamp_result(folder: Path) -> int | None:
@@ -34,11 +41,22 @@ def stamp_result(folder: Path) -> int | None:
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """Return the verdict, the figures of all agents, the equity of the policy and the names of the
-    symbols that have a report of their own. None without a result.
+    symbols that have a report of their own. None without a result; a file that cannot be read is
+    named in place of the verdict.
     """
     path = find_evaluation(folder)
     if path is None:
         return None
+    try:
+        return _read(path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fault = (
+            f"{path.name} cannot be read ({type(error).__name__}: {error}); evaluate the run again"
+        )
+        return {"verdict": fault, "policy": "", "agents": [], "symbols": [], "equity": None}
+
+
+def _read(path: Path) -> dict[str, Any]:
     document = json.loads(path.read_text(encoding="utf-8"))
     agents = document["agents"]
     first = next(iter(agents))

@@ -143,7 +143,7 @@ def test_verified_sessions_are_labelled_as_verified(es_market):
 def warned(market, risk, words=""):
     """The warning about a median stop of NQ or MNQ of so many dollars, with a cost of $14.16."""
     contract = get_contract(market)
-    config = set_to(f"data.market={market} brackets.stop_atr=6 {words}")
+    config = set_to(f"data.source=synthetic data.market={market} brackets.stop_atr=6 {words}")
     tick = contract.tick_mills / 1000
     turn = RoundTurn(14.16, risk, tick, 0.0, risk / tick)
     return stop_warning(turn, contract.under(config), config)
@@ -155,6 +155,8 @@ def test_a_stop_over_a_third_of_the_drawdown_is_named_with_the_sizes_that_fit():
     fits = ("data.market=MNQ", "brackets.stop_atr=2.4", "$6,060")
     assert not missing(said, "$2,020", "81 %", "$2,500", "$833", *fits)
     assert warned("NQ", 833.0) is None
+    # There are no bundled bars of MES, and the markets of a set are named elsewhere.
+    assert missing(warned("ES", 2_020.0, "data.source=bundled"), "data.market") == ["data.market"]
     assert warned("NQ", 2_020.0, "account.drawdown=off") is None
     assert warned("MNQ", 202.0) is None
     assert not missing(warned("MNQ", 202.0, "env.quantity=10"), "env.quantity=4", "stop_atr=2.4")

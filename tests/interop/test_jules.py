@@ -187,6 +187,20 @@ def test_a_task_of_the_users_own_choice_keeps_the_features(here, changes):
     assert (env.config.env.task, env.config.env.features) == ("entry", ("rsi_14",))
 
 
+@pytest.mark.parametrize(("symbols", "actions"), [(5, "product"), (6, "increment")])
+def test_many_symbols_have_actions_that_change_one_position(symbols, actions):
+    names = ["EURUSD", "GBPUSD", "USDJPY", "USDCHF", "ES", "NQ"][:symbols]
+    vector = {"vectorized_training": {"symbols": names}}
+    given = {"environment": {"action_type": "discrete"}, "training": vector}
+    assert convert_config(given).values.get("allocate.actions", "product") == actions
+
+
+def test_a_task_may_be_named_in_a_section():
+    given = {"environment": {"action_type": "discrete", "transaction_cost": 0.0001}}
+    env = build_vec_env(["EURUSD"], None, given, 8, set={"env": {"task": "entry"}})
+    assert env.config.env.task == "entry"
+
+
 def flat(values, prefix=""):
     found = []
     for name, value in values.items():

@@ -65,6 +65,8 @@ def test_each_bar_tells_its_state():
     levels = level_of(states)
     bars = 1_000 + bar_between(levels[:-1], levels[1:])
     np.testing.assert_array_equal(states_of(bars[:, 0], bars[:, 3]), states[1:])
+    bars[7, 3] += 1
+    assert states_of(bars[:, 0], bars[:, 3]) is None
 
 
 @pytest.mark.parametrize(

@@ -196,8 +196,7 @@ def test_the_panel_shows_what_failed_and_where_a_step_is(tty):
     panel.step("greedy")
     panel.step("flat")
     assert re.search(r"evaluating +\d\.\d s .* 1/2 flat", drawn(panel))
-    panel.mark_failed()
-    Screen.close(panel)
+    Screen.__exit__(panel, OSError, OSError(), None)
     assert "✗ evaluating" in drawn(panel)
 
 
