@@ -1,7 +1,7 @@
 """PQN, DQN, PPO and Stable-Baselines3's DQN side by side: time and environment steps to the same
 reward.
 
-Tasks: CartPole-v1 of gymnax, and the mean-reverting chain (docs/synthetic.md) with the task `manage`
+Tasks: CartPole-v1 of gymnax, and the mean-reverting chain (docs/data.md) with the task `manage`
 and account rules off, whose optimum is known exactly. Each side trains in a child of its own, seed
 by seed, the sides take turns; the rule and the seconds are those of `time_to_reward`. The settings
 below were committed before a timed run; CartPole's of PQN and DQN were chosen on seeds from 100 on.

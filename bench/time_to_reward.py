@@ -1,6 +1,6 @@
 """Environment steps and seconds until a target reward, against Stable-Baselines3's MaskablePPO.
 
-Market and task: the mean-reverting chain (docs/synthetic.md), task `manage` with its default
+Market and task: the mean-reverting chain (docs/data.md), task `manage` with its default
 observation, brackets, costs and reward, account rules off; the optimum is known exactly. Task,
 target, budget and hyper-parameters below were committed before either learner was timed. The target
 is 0.9 of the optimum, the share that `tests/optimum/test_learning.py` has asked of our learner since

@@ -331,7 +331,7 @@ def check_process_group(layout: object, seconds: int) -> list[Finding]:
     They wait `seconds` for each other; loading JAX and the exchange may take a minute more.
     """
     program = TOGETHER.replace("LAYOUT", repr(layout)).replace("SECONDS", str(seconds))
-    fix = "start all processes with the same number and coordinator (docs/distributed.md)"
+    fix = "start all processes with the same number and coordinator (docs/scale.md)"
     joined = run_layer(Layer("joining", program, fix), seconds + 60.0)
     return [Finding("layout", OK, str(layout)), joined]
 

@@ -1,6 +1,4 @@
-"""docs/actor_learner.md: the tests that it names exist, and what it says about processes and pickle
-holds.
-"""
+"""docs/scale.md: the tests that it names exist, and what it says about processes and pickle holds."""
 
 import ast
 import re
@@ -10,7 +8,7 @@ import pytest
 from tests.reading import ROOT
 from tests.structure import imports, modules
 
-PAGE = ROOT / "docs" / "actor_learner.md"
+PAGE = ROOT / "docs" / "scale.md"
 SHARING = ("multiprocessing", "pickle", "cloudpickle", "dill", "concurrent.futures.process")
 
 

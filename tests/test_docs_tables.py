@@ -1,5 +1,6 @@
-"""The tables of docs/accounts.md and docs/rewards.md say what the presets are, those of
-docs/training.md the keys, that of docs/benchmarks.md the benches.
+"""The tables of docs/semantics.md and docs/features.md say what the presets are, those of
+docs/training.md the keys, that of docs/benchmarks.md the benches, those of docs/sb3.md the names of
+SB3's parameters.
 """
 
 import re
@@ -9,6 +10,7 @@ import pytest
 from bench.catalogue import BENCHES
 from jaxtrade.config import DQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS
+from jaxtrade.config.faults import ANY_LEARNER, PARAMETERS, RELATED, translate_sb3_name
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.frames import FILL_COLUMNS
 from jaxtrade.interop.jules_config import convert_config
@@ -46,7 +48,7 @@ def account_row(preset):
 
 
 def test_account_presets():
-    assert rows("accounts.md", "preset") == {
+    assert rows("semantics.md", "preset") == {
         name: account_row(preset) for name, preset in PRESETS.items()
     }
 
@@ -56,7 +58,7 @@ def test_reward_presets():
         name: ", ".join(f"{term} {weight:g}" for term, weight in preset.items())
         for name, preset in REWARDS.items()
     }
-    assert {name: cells[0] for name, cells in rows("rewards.md", "preset").items()} == weights
+    assert {name: cells[0] for name, cells in rows("features.md", "preset").items()} == weights
 
 
 def plain(value):
@@ -78,11 +80,11 @@ def plain(value):
         ("learners.md", "dqn key", "dqn"),
         ("learners.md", "actor key", "actor"),
         ("agents.md", "sweep key", "sweep"),
-        ("populations.md", "evolve key", "evolve"),
-        ("walkforward.md", "walk key", "walk"),
-        ("devices.md", "parallel key", "parallel"),
-        ("allocate.md", "allocate key", "allocate"),
-        ("shared_market.md", "shared key", "shared"),
+        ("agents.md", "evolve key", "evolve"),
+        ("believe.md", "walk key", "walk"),
+        ("scale.md", "parallel key", "parallel"),
+        ("symbols.md", "allocate key", "allocate"),
+        ("agents.md", "shared key", "shared"),
         ("data.md", "data key", "data"),
     ],
 )
@@ -101,7 +103,7 @@ def test_keys_and_their_defaults(page, header, sections):
 
 
 def test_reward_terms():
-    assert list(rows("rewards.md", "term")) == list(REWARD_TERMS.names)
+    assert list(rows("features.md", "term")) == list(REWARD_TERMS.names)
 
 
 def test_every_bench_has_its_row():
@@ -109,7 +111,7 @@ def test_every_bench_has_its_row():
 
 
 def test_columns_of_the_fills():
-    assert tuple(rows("allocate.md", "column")) == FILL_COLUMNS
+    assert tuple(rows("symbols.md", "column")) == FILL_COLUMNS
 
 
 def test_keywords_of_sb3_are_those_that_the_import_takes():
@@ -146,3 +148,14 @@ def test_keywords_of_sb3_are_those_that_the_import_takes():
     ):
         assert f"`dqn.{name}={str(value).lower()}`" in plain
         assert getattr(DQNConfig(), name) != value
+
+
+@pytest.mark.parametrize("learner", ["ppo", "dqn"])
+def test_names_of_stable_baselines3(learner):
+    """Each row of docs/sb3.md is what an unknown key is answered with; PPO's table has them all."""
+    table = rows("sb3.md", f"SB3's {learner.upper()}")
+    named = {name: cells[0].strip(" `|") for name, cells in table.items()}
+    same = {name: f"{learner}.{name}" for name in ("learning_rate", "tau")}
+    assert named == {name: translate_sb3_name(name, learner) or same[name] for name in named}
+    if learner == "ppo":
+        assert set(named) == {*PARAMETERS["ppo"], *RELATED["ppo"], *ANY_LEARNER, "learning_rate"}

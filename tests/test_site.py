@@ -21,12 +21,38 @@ from tests.reading import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-SHOWN = [page for page in PAGES if page.parent == DOCS / "howto"] + [
-    DOCS / "tutorial.md",
-    DOCS / "cli.md",
+SHOWN = [
+    *(
+        DOCS / f"{name}.md"
+        for name in (
+            "tutorial",
+            "own_data",
+            "own_parts",
+            "own_learner",
+            "sb3",
+            "advisor",
+            "training",
+            "agents",
+            "symbols",
+            "scale",
+            "interop",
+            "report",
+            "believe",
+            "believe_numbers",
+            "cli",
+        )
+    ),
     ROOT / "README.md",
 ]
 GROUPS = {"jaxtrade --help", "jaxtrade COMMAND --help", "jaxtrade list"}  # no whole commands
+SMALL = (  # settings of a run that is over at once
+    "rollout.num_envs=8",
+    "rollout.num_steps=16",
+    "ppo.num_minibatches=2",
+    "network.hidden=[8]",
+    "train.total_timesteps=256",
+    "train.chunk_updates=1",
+)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -92,10 +118,9 @@ def test_every_page_has_its_place():
     assert sorted(listed) == sorted(pages)
     assert [next(iter(part)) for part in config["nav"]] == [
         "Start",
-        "Tutorial",
-        "How to",
+        "Guides",
         "Reference",
-        "Explanation",
+        "Project",
     ]
     assert config["theme"]["font"] is False, "the site asks no other host for fonts"
 
@@ -143,10 +168,9 @@ def test_the_tutorial_runs_as_printed(tmp_path):
     assert "first" in said[-1] and "wide" in said[-1] and "net_profit" in said[-1]  # noqa: PT018
     for old, new in (("first", "base"), ("wide", "gru")):
         shutil.move(tmp_path / "runs" / old, tmp_path / "runs" / new)
-    [(kind, text)] = blocks(DOCS / "howto" / "compare_runs.md", "python")
-    assert "net_profit" in run_in(tmp_path, kind, text)
-    [(kind, text)] = blocks(DOCS / "howto" / "tensorboard.md", "python")
-    assert "entropy" in run_in(tmp_path, kind, text)
+    compare, curves = blocks(DOCS / "report.md", "python")
+    assert "net_profit" in run_in(tmp_path, *compare)
+    assert "entropy" in run_in(tmp_path, *curves)
 
 
 @pytest.mark.slow
@@ -159,34 +183,78 @@ def test_the_python_page_runs_as_printed(tmp_path):
 
 @pytest.mark.slow
 def test_parts_of_your_own_train_as_printed(tmp_path):
-    """The three modules in one short run."""
-    for name in ("reward", "feature", "network"):
-        [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "python")
+    """The four modules in one short run."""
+    names = ("reward", "feature", "network", "task")
+    modules = blocks(DOCS / "own_parts.md", "python")
+    for name, (_, text) in zip(names, modules, strict=True):
         (tmp_path / f"my_{name}.py").write_text(text)
-    flags = ["--import my_reward --import my_feature --import my_network --run-dir runs/mine"]
-    for name in ("reward", "feature", "network"):
-        [(_, text)] = blocks(DOCS / "howto" / f"own_{name}.md", "bash")
+    flags = [*(f"--import my_{name}" for name in names), "--run-dir runs/mine"]
+    for name, (_, text) in zip(names, blocks(DOCS / "own_parts.md", "bash"), strict=True):
+        assert f"--import my_{name} " in text
         flags.append("--set " + text.split("--set ", 1)[1].strip())
-    small = (
-        "rollout.num_envs=8",
-        "rollout.num_steps=16",
-        "ppo.num_minibatches=2",
-        "network.hidden=[8]",
-        "train.total_timesteps=256",
-        "train.chunk_updates=1",
-    )
     run_in(
-        tmp_path, "bash", " ".join(["jaxtrade train", *flags, *(f"--set {key}" for key in small)])
+        tmp_path, "bash", " ".join(["jaxtrade train", *flags, *(f"--set {key}" for key in SMALL)])
     )
     said = run_in(
         tmp_path,
         "python",
-        (  # in another process: opening the run imports the three modules
+        (  # in another process: opening the run imports the four modules
             "import jaxtrade; run = jaxtrade.open_run('runs/mine')\n"
-            "print('reward_gained' in run.metrics.columns, run.config.network.kind, run.config.env.features[-1])"
+            "print('reward_gained' in run.metrics.columns, run.config.network.kind, run.config.env.features[-1])\n"
+            "print(run.policy.action_names[-1])"
         ),
     )
-    assert said.split() == ["True", "squashed", "close_in_bar"]
+    assert said.split() == ["True", "squashed", "close_in_bar", "EXIT"]
+
+
+@pytest.mark.slow
+def test_a_learner_of_your_own_trains_as_printed(tmp_path):
+    [(_, text)] = blocks(DOCS / "own_learner.md", "python")
+    (tmp_path / "my_learner.py").write_text(text)
+    [(_, command)] = blocks(DOCS / "own_learner.md", "bash")
+    small = (key for key in SMALL if not key.startswith("ppo"))
+    run_in(tmp_path, "bash", " ".join([command.strip(), *(f"--set {key}" for key in small)]))
+    said = run_in(
+        tmp_path,
+        "python",
+        (  # in another process, which imports the module again
+            "import jaxtrade; run = jaxtrade.open_run('runs/mine')\n"
+            "print(run.config.algorithm, 'policy_loss' in run.metrics.columns, run.policy.action_names[0])"
+        ),
+    )
+    assert said.split() == ["reinforce", "True", "HOLD"]
+
+
+@pytest.mark.slow
+def test_coming_from_sb3_runs_as_printed(tmp_path):
+    """A hook and a policy in one program; then the environment, and the task that replaces it."""
+    hook, policy, theirs, ours = (text for _, text in blocks(DOCS / "sb3.md", "python"))
+    said = run_in(tmp_path, "python", hook + policy)
+    assert not missing(said, "updates: 40", "reward of an episode:")
+    steps = "env = PriceEnv(np.linspace(100.0, 101.0, 40))\nenv.reset()\nprint(env.step(1)[1] < 0 < env.step(1)[1])"
+    assert run_in(tmp_path, "python", f"{theirs}\n{steps}") == "True\n"
+    first = (
+        "import jax, jaxtrade as jt\n"
+        "config = jt.load_config('quickstart', ['env.task=target'])\n"
+        "market, env = jt.load_market(config), jt.make_env(config)\n"
+        "params = jt.make_params(market, jt.split_sessions(market, config.split)['train'], config)\n"
+        "state, ref = env.reset(jax.random.key(0), params)\n"
+        "print(env.action_mask(ref).tolist())\n"
+        "buy = jnp.int32(env.actions.index('LONG'))\n"
+        "print(env.step(None, state, buy, params)[0].position.quantity)"
+    )
+    said = run_in(tmp_path, "python", f"{ours}\n{first}").splitlines()
+    assert said == ["[True, False, True, True]", "1"]
+
+
+@pytest.mark.slow
+def test_a_loop_of_your_own_runs_as_printed(tmp_path):
+    """With fewer environments, steps and updates."""
+    code = "\n".join(text for _, text in blocks(DOCS / "own_loop.md", "python"))
+    sizes = "ENVS, STEPS, UPDATES = 4096, 32, 40"
+    assert sizes in code
+    said = run_in(tmp_path, "python", code.replace(sizes, "ENVS, STEPS, UPDATES = 64, 8, 2"))
+    assert not missing(said, "update 2: mean reward", "'mine' made", "best policy")
 
 
 @pytest.mark.slow

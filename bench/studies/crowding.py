@@ -1,7 +1,7 @@
 """Crowding against impact: what agents that share a market earn and do, by how much their orders
 move the price.
 
-Eight agents train with PPO on the mean-reverting chain (docs/synthetic.md), where all of them can
+Eight agents train with PPO on the mean-reverting chain (docs/data.md), where all of them can
 find the same edge. Between the runs only `shared.kappa` changes; it is an argument of one compiled
 program. With 0 the agents are alone. Figures are means over the last quarter of the updates and
 over the agents, then over independent groups of agents, with the lowest and the highest group

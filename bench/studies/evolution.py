@@ -1,7 +1,7 @@
 """Does population-based training help? Against random search of the same budget, and against its
 own first settings.
 
-Market: the mean-reverting chain (docs/synthetic.md), task `manage`, account rules off, with
+Market: the mean-reverting chain (docs/data.md), task `manage`, account rules off, with
     sessions for validation and
 others that nothing is chosen by. Each repeat draws settings for `AGENTS` agents and trains them
 twice from the same seeds, for the same number of steps: once with events (`evolve.every`), once

@@ -36,7 +36,6 @@ PAGES = pairs(
     imports  docs/architecture.md
     algorithm  docs/training.md
     data  docs/data.md
-    data.synthetic  docs/synthetic.md
     sampler  docs/symbols.md
     data.markets  docs/symbols.md
     data.folder  docs/symbols.md
@@ -45,29 +44,29 @@ PAGES = pairs(
     split  docs/training.md
     env  docs/semantics.md
     env.features  docs/features.md
-    account  docs/accounts.md
-    allocate  docs/allocate.md
+    account  docs/semantics.md
+    allocate  docs/symbols.md
     costs  docs/semantics.md
     brackets  docs/semantics.md
     episode  docs/semantics.md
-    reward  docs/rewards.md
+    reward  docs/features.md
     network  docs/training.md
     rollout  docs/training.md
     actor  docs/learners.md
     ppo  docs/training.md
     pqn  docs/learners.md
     dqn  docs/learners.md
-    evolve  docs/populations.md
+    evolve  docs/agents.md
     compute  docs/training.md
-    parallel  docs/devices.md
+    parallel  docs/scale.md
     monitor  docs/training.md
-    shared  docs/shared_market.md
-    stages  docs/stages.md
+    shared  docs/agents.md
+    stages  docs/training.md
     train  docs/training.md
     sweep  docs/agents.md
-    walk  docs/walkforward.md
+    walk  docs/believe.md
     advisor  docs/advisor.md
-    transfer  docs/transfer.md
+    transfer  docs/training.md
     control  docs/training.md
     evaluation  docs/training.md
     """

@@ -255,7 +255,7 @@ LISTS = {
     "accounts": (
         _accounts,
         "Use one: jaxtrade train --account NAME. Change a rule: --set account.drawdown=2000 "
-        "(docs/accounts.md).",
+        "(docs/semantics.md).",
     ),
     "features": (
         _features,
@@ -264,7 +264,7 @@ LISTS = {
     "rewards": (
         _rewards,
         "Choose a preset: --set reward.preset=NAME. Weigh a term: --set reward.weights.NAME=1 "
-        "(docs/rewards.md).",
+        "(docs/features.md).",
     ),
     "presets": (
         _presets,

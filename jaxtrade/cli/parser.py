@@ -210,7 +210,7 @@ EVALUATE = (
     --cost-grid  print net profit at multiples of the run's costs, and its range, instead of
         the table
     --nulls KIND:DRAWS  print p-values against null markets instead of the table: sign:99,
-        sessions:99, phase:99 or martingale:99 (docs/nulls.md)
+        sessions:99, phase:99 or martingale:99 (docs/believe.md)
     --latency-grid  print net profit with decisions executed 0 to 3 bars late, its range, and
         how many came too late, instead of the table
     --attribution  print which parts of its observation the policy uses, by gradient,

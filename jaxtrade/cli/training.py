@@ -76,7 +76,7 @@ def process_flags(parser: ArgumentParser, join_seconds: int, *texts: str) -> Non
     join_seconds: how long they wait for each other.
     """
     add_flags(
-        parser.add_argument_group("several processes (docs/distributed.md)"),
+        parser.add_argument_group("several processes (docs/scale.md)"),
         f"""
         --coordinator HOST:PORT  where process 0 listens, for runs of several processes (found by
             itself on {ENGINES})
@@ -392,7 +392,7 @@ WALKFORWARD = (
     f"""
     --run-dir DIR  folder of the new walk-forward (default: runs/<market-walkforward-utc-id>)
     --nulls KIND:DRAWS  then train and test all of it again on null markets, and print
-        p-values: sign:19 (docs/nulls.md); give it again with --resume
+        p-values: sign:19 (docs/believe.md); give it again with --resume
     --resume PATH  continue a walk-forward from its newest good checkpoint; of the keys, --set
         takes {FREE[0]} alone
     """,

@@ -2,7 +2,7 @@
 any firm.
 
 Such rules change, and descriptions of them conflict. The name of a preset therefore holds a
-version, and every number can be overridden. docs/accounts.md lists the presets with their sources
+version, and every number can be overridden. docs/semantics.md lists the presets with their sources
 and the conflicts. Money is in dollars. Contract caps count minis: 10 micros count as one mini, and
 so does one standard FX lot.
 """

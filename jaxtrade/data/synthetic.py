@@ -1,7 +1,7 @@
 """Synthetic markets on the real calendar. Each has a known answer, for tests, benchmarks and null
 experiments.
 
-`bars_of_kind` makes each of them. docs/synthetic.md describes each market and its answer.
+`bars_of_kind` makes each of them. docs/data.md describes each market and its answer.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ class TradingEnv(MarketEnv[EnvState]):
     `action_mask` says which are legal; an illegal one is executed as HOLD and counted.
 
     Reward: float32[], by default the change of equity in risk units of the account
-    (docs/rewards.md). `terminated`: bust, daily loss (if it fails the account), target, or the end
+    (docs/features.md). `terminated`: bust, daily loss (if it fails the account), target, or the end
     of the episode's last session. `truncated`: step limit or end of data.
 
         >>> import jax

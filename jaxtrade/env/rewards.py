@@ -6,7 +6,7 @@ only these terms are compiled. The weights are leaves, so `vmap` can sweep them.
 write a function and add its name to `parts.REWARD_TERMS`. To add one from outside the package, use
 `register_term`.
 
-docs/rewards.md has formulas, units, sources, and the known defects of RL-Trainer's rewards.
+docs/features.md has formulas, units, sources, and the known defects of RL-Trainer's rewards.
 """
 
 from __future__ import annotations

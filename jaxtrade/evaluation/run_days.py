@@ -434,7 +434,7 @@ def _notes(found: RunComparison) -> Iterator[str]:
 
 # The daily profit of a walk-forward, in memory and as `daily.npz`, and what it proves: whether
 # baselines are beaten, and what a Sharpe ratio of so few days is worth. The same functions as in
-# the report of a run (docs/statistics.md).
+# the report of a run (docs/believe_numbers.md).
 
 
 @dataclass(frozen=True)

@@ -366,7 +366,7 @@ class Inputs(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What joins the sessions of a group, trees as of `stepping.joint` with leaves [count,
+    """What joins the sessions of a group, trees as of `carry_state` with leaves [count,
     lanes, ...].
 
     opening: before the first bar of a lane.

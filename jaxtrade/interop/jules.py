@@ -177,7 +177,7 @@ def _measure_num_envs(env: VectorizedEnv) -> int:
 class TrainerAgent:
     """IntradayJules' trainer: `create_vectorized_env`, `set_env`, `train`.
 
-    config: nested keys of IntradayJules (docs/howto/intradayjules.md has them all).
+    config: nested keys of IntradayJules (docs/interop.md has them all).
     training_env: as `set_env`.
     path: the new run folder; default below `runs/`.
     set: further keys of ours, as in `jaxtrade.run`.

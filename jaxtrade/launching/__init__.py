@@ -1,3 +1,3 @@
 """Start a run in several processes: on this machine, or by a manifest for an engine
-(docs/distributed.md).
+(docs/scale.md).
 """

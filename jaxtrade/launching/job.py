@@ -246,13 +246,13 @@ def check_job(job: LaunchJob, needs_image: bool = False, needs_claim: bool = Fal
         raise ConfigError(f"--time {job.time}: expected hours, minutes and seconds, as in 24:00:00")
     if needs_image and not job.image:
         raise ConfigError(
-            "--image is missing: containers need one that holds jaxtrade (docs/distributed.md shows how "
+            "--image is missing: containers need one that holds jaxtrade (docs/scale.md shows how "
             "to build it)"
         )
     if needs_claim and not job.claim:
         raise ConfigError(
             "--claim is missing: name the volume that all pods share and that outlives them "
-            "(docs/distributed.md)"
+            "(docs/scale.md)"
         )
     if (needs_claim or job.claim) and not PurePosixPath(job.run_dir).is_relative_to(job.mount):
         raise ConfigError(

@@ -22,7 +22,7 @@ seeds: the agents of a run with several; None for a run of one.
     shown: the one that the report is about.
     net: agent -> net profit.
 
-statistics: of daily net profit, account rules off. docs/statistics.md explains each.
+statistics: of daily net profit, account rules off. docs/believe_numbers.md explains each.
     days: independent sessions behind the metrics.
     seeds: policies that differ by their seeds alone; 1 in a sweep.
     level: of all intervals, 0.95.

@@ -192,7 +192,7 @@ OLDEST = "sample_age_max"  # a figure of a gradient step: the largest age of its
 class Objective(NamedTuple):
     """What stays the same in all gradient steps of an update.
 
-    policy: the policy that acted, from `ready`; its parameters are not read.
+    policy: the policy that acted, from `acting.prepare_policy`; its parameters are not read.
     params: of the environment.
     hparams: of the learner.
     divisor: float32[], of rewards.

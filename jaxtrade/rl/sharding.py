@@ -65,7 +65,7 @@ class MeshShape(NamedTuple):
 
 
 def plan_mesh(devices: int, agents: int, groups: int, strict: bool) -> MeshShape:
-    """Plan the layout of a run (`config.parallel.divided`).
+    """Plan the layout of a run (`config.running.divide_devices`).
 
     Raises ConfigError if the groups cannot be shared evenly.
 
@@ -92,7 +92,7 @@ def mesh_of(layout: MeshShape, devices: Any = None) -> Mesh:
     if len(found) < needed:
         raise ConfigError(
             f"parallel.devices={needed}: JAX sees {len(found)} ({found[0].platform}); use at most so "
-            "many, or start more processes (docs/distributed.md)"
+            "many, or start more processes (docs/scale.md)"
         )
     if devices is None and jax.process_count() > 1 and needed < len(found):
         raise ConfigError(

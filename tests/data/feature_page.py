@@ -1,4 +1,6 @@
-"""The page of all features in Markdown: `python -m tests.data.feature_page > docs/features.md`."""
+"""The list of all features in docs/features.md: `python -m tests.data.feature_page` writes it."""
+
+from pathlib import Path
 
 from jaxtrade.data.features.schema import (
     _SEED,
@@ -9,8 +11,11 @@ from jaxtrade.data.features.schema import (
     feature_spec,
 )
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "features.md"
+BEGIN, END = "<!-- features:begin -->\n", "<!-- features:end -->\n"
 
-def feature_page():
+
+def generated():
     parametric = ("sma_20", "ema_20", "rsi_14", "atr_14")
     extra = [name for name in (*_SEED, *parametric) if name not in SEED_FEATURES]
     numbered = [*enumerate(SEED_FEATURES, 1), *(("", name) for name in extra)]
@@ -24,23 +29,29 @@ def feature_page():
     ]
     absent = ", ".join(f"`{name}`" for name in absent_features(tuple(_SEED)))
     context = ", ".join(f"`{name}`" for name in CONTEXT_FEATURES)
-    return "\n".join([_HEAD, *rows, _MIDDLE.format(absent=absent, context=context), *units, ""])
+    return "\n".join([_HEAD, *rows, _MIDDLE.format(absent=absent, context=context), *units, "", ""])
 
 
-_HEAD = """# Features
+def page(text):
+    """The page with its generated part replaced."""
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}{generated()}{END}{tail}"
 
-This page lists every feature with formula, unit and warm-up. Choose features with
-`env.features: [close, volume, rsi, ...]`, in the order that the observation should have.
-`python -m tests.data.feature_page` writes this page; a test fails if page and code differ.
 
-- The numbered features are RL-Trainer's 42 columns, under its names; the others are what its third phase had besides,
+_HEAD = """
+## Features
+
+`env.features: [close, volume, rsi, ...]` chooses the features, in the order that the observation should have.
+
+- The numbered features are RL-Trainer's 42 columns, under its names. The others are what its third phase had besides,
   and what `allocate` shows (`return_N` ..). `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (at the end).
 - S is the sum of the last 14 true ranges.
 - A value reads its own bar and earlier bars of the same feature window. Nothing is filled forward or back. Decisions
   start after the longest warm-up.
 - `textbook`: a library (TA-Lib) agrees, or the name says it all. `own`: RL-Trainer's variant, checked against
   hand-worked numbers.
-- For some formulas of the third phase only a note survives; the feature then says what the note leaves open, and how it
+- For some formulas of the third phase only a note survives. The feature then says what the note leaves open, and how it
   is read here.
 
 | | name | formula | unit | warm-up (bars) | source |
@@ -49,16 +60,18 @@ _MIDDLE = """
 If a quotient is 0/0, the formula names the value (RL-Trainer filled such places from a neighbour). Without volume these
 features are constant or without meaning, and are marked absent: {absent}.
 
-For the bar decided on, the task `advised` shows these features, in this order: {context}.
+For the decision bar, the task `advised` shows these features, in this order: {context}.
 Two pairs have equal values: `price_momentum_60` and `price_change_60min`, `volume_regime` and `volume_ratio_20min`.
 
+### Units and scaling
+
 With `env.scaling=seed` the observation shows the value itself, with prices in points. With `env.scaling=relative` it
-shows the last column of the table below, where t is the bar decided on, x and close belong to the feature's own bar,
-and ATR[t] = max(S[t]/14, 1 tick).
+shows the last column of this table: t is the decision bar, x and close belong to the feature's own bar, and
+ATR[t] = max(S[t]/14, 1 tick).
 
 | unit | what | stored (float32) | relative |
 |---|---|---|---|"""
 
 
 if __name__ == "__main__":
-    print(feature_page(), end="")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

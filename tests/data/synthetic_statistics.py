@@ -1,6 +1,6 @@
 """Statistics that compare real and synthetic bars.
 
-`python -m tests.data.synthetic_statistics` writes the table of docs/synthetic_statistics.md. A test compares the
+`python -m tests.data.synthetic_statistics` writes the table of docs/data.md. A test compares the
 committed table with what this module computes.
 """
 

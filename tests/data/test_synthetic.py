@@ -90,7 +90,7 @@ def test_the_walk_drifts_as_it_says(drift):
 
 
 def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
-    """Its kurtosis and its memory are in docs/synthetic_statistics.md."""
+    """Its kurtosis and its memory are in docs/data.md."""
     real, copy = load_bundled(ES), kind("phase_randomised")
     assert np.array_equal(real.time, copy.time)
     assert np.array_equal(real.volume, copy.volume)
@@ -105,9 +105,9 @@ def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
 
 @pytest.mark.slow
 def test_the_committed_statistics_are_what_the_code_computes():
-    assert table(compared()) in (
-        Path(__file__).parents[2] / "docs/synthetic_statistics.md"
-    ).read_text(encoding="utf-8")
+    assert table(compared()) in (Path(__file__).parents[2] / "docs/data.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(

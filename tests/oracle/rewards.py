@@ -1,4 +1,4 @@
-"""Every reward term from its line in docs/rewards.md, in plain Python: mills and flags in, one
+"""Every reward term from its line in docs/features.md, in plain Python: mills and flags in, one
 number out.
 """
 

@@ -78,4 +78,4 @@ def test_every_seed_reaches_nine_tenths_of_the_optimum():
 def test_the_control_problems_are_solved():
     returns = reached("return")
     assert returns["CartPole", "mlp"].tolist() == [500.0] * 8
-    assert returns["Acrobot", "mlp"].mean() >= -85  # not every seed: see docs/defaults.md
+    assert returns["Acrobot", "mlp"].mean() >= -85  # not every seed: see docs/learners.md

@@ -464,7 +464,7 @@ class PortfolioEnv(MarketEnv[PortfolioState]):
     every slot with its bounds). `allocate.preset=dual_26` shows FEATURE[t] and position alone.
 
         slot                     range   meaning
-        FEATURE[t].SYMBOL                the features of the symbol's own bar (docs/allocate.md)
+        FEATURE[t].SYMBOL                the features of the symbol's own bar (docs/symbols.md)
         position.SYMBOL          -1..1   contracts, as a share of the largest position
         open_profit.SYMBOL               open profit per contract in ATRs of the symbol
         bars_in_position.SYMBOL  0..     bars since the leg was opened / 390

@@ -3,7 +3,7 @@ reward terms of joint states.
 
 The terms follow `env.rewards`: pure functions `(prev, next, step, params) -> float32[]`.
 All are shares of the start balance, or counts, so that weights can be compared. Costs count as
-positive amounts: give them a negative weight. docs/rewards.md has the table, the sources, and what
+positive amounts: give them a negative weight. docs/features.md has the table, the sources, and what
 is not built.
 """
 

@@ -1,6 +1,6 @@
 """The statistics of daily net profit, in dollars: pure NumPy functions.
 
-docs/statistics.md explains each of them.
+docs/believe_numbers.md explains each of them.
 """
 
 from jaxtrade.evaluation.statistics.resampling import (
