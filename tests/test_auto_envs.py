@@ -376,7 +376,7 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, t
 
     monkeypatch.setattr(
         training,
-        "prepared",
+        "prepare_sized",
         lambda config, folder, screen: prepare_sized(config, None, screen, at_once, lambda: None),
     )
     monkeypatch.setattr(training, "check_device", dies_with_64)

@@ -222,7 +222,7 @@ def test_the_command_prints_them(limited, monkeypatch, capsys):
     monkeypatch.setattr(
         training, "train", lambda *given: training.RunResult(limited, cast(Any, None), {}, 0)
     )
-    monkeypatch.setattr(training.RunResult, "table", property(lambda self: result.table))
+    monkeypatch.setattr(training.RunResult, "summary", property(lambda self: result.table))
     assert main(["train", "--perf", "--name", "unused", "--quiet"]) == 0
     out = capsys.readouterr().out
     assert out.startswith(result.table)
