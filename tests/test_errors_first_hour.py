@@ -163,7 +163,7 @@ MISTAKES = [
                 "data.file (--data bars.csv)",
             ),
         )
-        for command in ("train", "curriculum", "data describe", "config show")
+        for command in ("train", "curriculum", "config show")
     ),
     Mistake(
         "evaluate bars.csv",

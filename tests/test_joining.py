@@ -62,10 +62,10 @@ TALKING = """
 import os, sys
 from jaxtrade.runs import distributed
 if {joined}:
-    processes._say_when_aborted("first")
-    processes._say_when_aborted("gone")
+    distributed._say_when_aborted("first")
+    distributed._say_when_aborted("gone")
 print("before", file=sys.stderr)
-processes.say("last")
+distributed.say("last")
 os.write(2, b"a thread\\n")
 if {joined}:
     os.abort()
