@@ -125,17 +125,13 @@ PAGE = """
 % endfor
 """
 README = """
-| jaxtrade's speed, 16 environments | over | by the clock | per CPU second |
-| --- | --- | --- | --- |
-{{ row("environment alone", named.dummy, *both(env_step.ratios[env_step.best ~ " / sb3_dummy_16"])) }}
-% for other in ["sb3_dummy", "rejax", "purejaxrl"]
-% for network in ["small", "large"]
-{{ row("PPO, network " ~ named[network], named[other],
-       *both(ppo_train.ratios[network ~ "/" ~ other ~ "/16"])) }}
-% endfor
-% endfor
-{{ row("seconds until a given reward, with compilation", named.sb3_dummy,
-       *both(time_to_reward.at_fastest.with_compile)) }}
+| jaxtrade's speed | over | ratio |
+| --- | --- | --- |
+{{ row("environment alone", named.dummy, said(env_step.ratios[env_step.best ~ " / sb3_dummy_16"].wall)) }}
+{{ row("training with PPO, network 64-64", named.sb3_dummy, said(ppo_train.ratios["small/sb3_dummy/16"].wall)) }}
+{{ row("the same", named.rejax, said(ppo_train.ratios["small/rejax/16"].wall)) }}
+{{ row("a short run to a given reward, with compilation", named.sb3_dummy,
+       said(time_to_reward.at_fastest.with_compile.wall)) }}
 """
 
 

@@ -114,7 +114,7 @@ def _age(seconds: float | None) -> str:
 REPORT = (
     "make one HTML page of a run's results, and the same figures as JSON",
     """
-    RUN  the folder of a run or of a walk-forward
+    RUN?  the folder of a run or of a walk-forward (default: the newest in runs that was evaluated)
     --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
         must have been evaluated
     --seed SEED : int  one seed of a run with several (default: the first)
@@ -139,13 +139,13 @@ def report(args: Namespace) -> int:
 
     if args.out is not None:
         rundir.check_place(args.out, f"--out {args.out}")  # before anything is drawn
-    run = Path(args.run)
+    run = find_newest(Path("runs")) if args.run is None else Path(args.run)
     if walk.is_walk(run):
         given = [name for name in ("seed", "agent", "symbol") if getattr(args, name) is not None]
         given += ["split"] if args.split != "test" else []
         if given:
             raise ConfigError(
-                f"{args.run}: the page of a walk-forward shows all seeds on the test days of all folds: "
+                f"{run}: the page of a walk-forward shows all seeds on the test days of all folds: "
                 f"drop --{', --'.join(given)}"
             )
         made = walk.make(walk.collect(run), args.max_mb)
@@ -160,6 +160,16 @@ def report(args: Namespace) -> int:
 
         webbrowser.open(paths["report.html"].resolve().as_uri())
     return 0
+
+
+def find_newest(folder: Path) -> Path:
+    """Return the evaluated run in a folder with the latest sign of life. Raises ConfigError: none."""
+    from jaxtrade.runs.inventory import entries_in, sort_entries
+
+    for entry in sort_entries(entries_in(folder), "age"):
+        if entry.split in ("test", "walk-forward"):
+            return folder / entry.name
+    raise ConfigError(f"{folder}: no run in it was evaluated. Fix: name a run's folder")
 
 
 # `jaxtrade compare`: runs against each other, day by day. Starts no JAX.

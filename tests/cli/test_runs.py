@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.cli.runs import ORDERS
+from jaxtrade.cli.runs import ORDERS, find_newest
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.inventory import entries_in, sort_entries
 from tests.structure import ROOT
@@ -258,3 +258,12 @@ def test_the_table_and_the_json(tmp_path, capsys):
     assert main(["runs", str(tmp_path / "none")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'none'}: no runs\n"
     assert main(["runs", str(tmp_path / "nowhere")]) == 2
+
+
+def test_the_report_is_of_the_newest_evaluated_run(tmp_path):
+    make(tmp_path / "evaluated", status(60, phase="ended"), SUMMARY, net=100.0)
+    make(tmp_path / "later", status(30, phase="ended"), SUMMARY, net=100.0)
+    make(tmp_path / "not_yet", status(1), None)
+    assert find_newest(tmp_path) == tmp_path / "later"
+    with pytest.raises(ConfigError, match="no run in it was evaluated"):
+        find_newest(tmp_path / "later" / "evaluation")
