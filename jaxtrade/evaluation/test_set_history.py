@@ -184,10 +184,10 @@ class SplitHistory:
         undefined has no line: `history_lines` says why.
         """
         if self.fault:
-            found = [f"how often this test set was opened is n/a: {self.fault}"]
+            found = [f"how often this test set was looked at is n/a: {self.fault}"]
         else:
             found = [
-                f"this test set was opened {several(self.opened or 0, 'time')} ("
+                f"this test set was looked at {several(self.opened or 0, 'time')} ("
                 f"{several(self.trials or 0, 'distinct trial')}), this time included"
             ]
         above = {
