@@ -1,5 +1,4 @@
-"""The programs of a GPU or a TPU, compiled without one: launches, loops over rows, memory,
-and collectives.
+"""The programs of a GPU or a TPU, compiled without one: launches, loops, memory, collectives.
 
 XLA compiles for a described device on any machine: a GPU is described by its counts and sizes, a TPU
 by the name of its topology. The compilers of NVIDIA and of Google's TPUs come in packages of their
@@ -97,14 +96,15 @@ class CompilationError(RuntimeError):
 
 
 def compilers():
-    """The folder of the compilers' packages."""
+    """Return the folder of the compilers' packages."""
     given = os.environ.get(FOLDER)
     return Path(given) if given else cache_folder().parent / "compilers"
 
 
 def packages(platform):
-    """What pip installs for the compiler of a platform, of the version that the installed JAX asks
-    for. A newer libtpu fails at some programs, and writes others that JAX cannot read.
+    """Return what pip installs for a platform's compiler, of the version that JAX asks for.
+
+    A newer libtpu fails at some programs, and writes others that the installed JAX cannot read.
     """
     jax = importlib.metadata.version("jax")
     if platform == "tpu":
@@ -184,7 +184,7 @@ Work = namedtuple("Work", "function arguments steps num_steps")
 
 
 def work_of(shape, platform, quick, devices):
-    """The program of a shape. devices: the described ones."""
+    """Return the program of a shape. devices: the described ones."""
     import jax
 
     from jaxtrade.data.device import with_tables
@@ -220,7 +220,7 @@ def work_of(shape, platform, quick, devices):
 
 
 def evaluation(world, algorithm):
-    """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
+    """Return the program of an evaluation: the greedy policy on all sessions, bar after bar."""
     import jax
 
     from jaxtrade.evaluation import backtest, baselines, record, side_by_side
@@ -236,8 +236,9 @@ def evaluation(world, algorithm):
 
 
 def divided(world, platform, devices, agents):
-    """An update on a mesh of devices: of one agent, whose environments are divided, or of agents
-    that are.
+    """Return an update on a mesh of devices.
+
+    The mesh divides the environments of one agent, or the agents.
     """
     import jax
 
@@ -321,8 +322,10 @@ def report(target, shape, quick):
 
 
 def phases(module, num_steps):
-    """Of an update: launches of a rollout step, of a gradient step, and of the loops between rollout
-    and epochs per time step; collectives of the update and of a gradient step.
+    """Count launches and collectives of an update by its phases.
+
+    Launches: of a rollout step, of a gradient step, and of the loops between rollout and epochs per
+    time step. Collectives: of the update and of a gradient step.
 
     The rollout is the outer loop of its length with the most launches. The gradient steps are the
     outer loop that has the most of all others, or the loop inside it that has most of those
@@ -381,12 +384,14 @@ Operation = namedtuple("Operation", "name opcode shape calls tail")
 
 
 class Loop(namedtuple("Loop", "name path scope trips launches body", defaults=[""])):
-    """A loop of a module. path: names of the loops around it, outermost first. trips: rounds of one
-    run of the loop, None if unknown. launches: of one round, loops inside it included.
+    """A loop of a module.
+
+    path: names of the loops around it, outermost first. trips: rounds of one run of the loop, None
+    if unknown. launches: of one round, loops inside it included.
     """
 
     def whole(self):
-        """Launches of one run of the loop."""
+        """Return the launches of one run of the loop."""
         return self.launches * (self.trips or 1)
 
 
@@ -394,9 +399,11 @@ class Module(namedtuple("Module", "computations entry")):
     """A compiled module: computation -> operations, and the name of the entry."""
 
     def walk(self, name, times=1, path=()):
-        """Every operation that a computation reaches, how often one run of the computation starts
-        it, and the loops around it, outermost first. A loop of unknown length counts as one round,
-        of a condition the branch with the most launches; the others are walked, and start never.
+        """Yield each operation that a computation reaches, how often it starts, and its loops.
+
+        The count is of one run of the computation; the loops around the operation are outermost
+        first. A loop of unknown length counts as one round, of a condition the branch with the most
+        launches; the others are walked, and start never.
         """
         for each in self.computations[name]:
             called = [at for role, at in each.calls.items() if role != "condition"]
@@ -418,7 +425,9 @@ class Module(namedtuple("Module", "computations entry")):
         return sum(times * of(each) for each, times, _ in self.walk(name or self.entry))
 
     def trips(self, loop):
-        """Rounds of a loop: as the compiler says, or else the constant below which its counter must
+        """Return the rounds of a loop.
+
+        They are as the compiler says, or else the constant below which the loop's counter must
         stay.
         """
         if known := _TRIPS.search(loop.tail):
@@ -446,15 +455,17 @@ class Module(namedtuple("Module", "computations entry")):
 
 
 def launched(each):
-    """Whether the operation itself starts something on the device; a condition does by the
-    predicate's way to the host.
+    """Tell whether the operation itself starts something on the device.
+
+    A condition does by the predicate's way to the host.
     """
     return int(each.opcode not in FREE.split() and not each.opcode.endswith("-done"))
 
 
 def together(each):
-    """Whether several devices compute the operation together. One that is split in two counts by
-    its start.
+    """Tell whether several devices compute the operation together.
+
+    One that is split in two counts by its start.
     """
     return int(each.opcode.removesuffix("-start") in COLLECTIVES.split())
 
@@ -468,7 +479,7 @@ def shape_bytes(shape):
 
 
 def parse(text):
-    """The module whose optimised HLO is `text` (`compiled.as_text()`)."""
+    """Return the module whose optimised HLO is `text` (`compiled.as_text()`)."""
     computations, entry, own = {}, "", []
     for line in text.splitlines():
         if head := _HEAD.match(line):

@@ -1,5 +1,4 @@
-"""What an advisor costs the training loop: off, silent, answering at once, slowly and never, over
-both transports.
+"""What an advisor costs the training loop: off, silent, at once, slow, never; both transports.
 
 A repeat is a compiled chunk of PPO updates with what stands between chunks: the advice that became
 known goes in, the bars most wanted come out. `off` has no advice in its program, `none` the same

@@ -48,13 +48,14 @@ NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl pureja
 
 
 class Options(NamedTuple):
-    """What a bench is given, by the names of the command's flags. quick: small shapes and few
-    repeats, to see that it works. repeats: of each side, 5 or more for a result that is quoted.
-    purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is left out (and
-    the result says so) where it is None. targets, shapes: of `accelerator`, all if empty. install:
-    put the compilers in place first. code: the other checkout of `versions`. parts: of `device`, all
-    if empty; again: also those that are measured already. compare: an earlier result, or a folder of
-    them. force: write although the machine is not idle.
+    """What a bench is given, by the names of the command's flags.
+
+    quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or more for
+    a result that is quoted. purejaxrl: the user's own checkout of PureJaxRL, which is no package;
+    its side is left out (and the result says so) where it is None. targets, shapes: of
+    `accelerator`, all if empty. install: put the compilers in place first. code: the other checkout
+    of `versions`. parts: of `device`, all if empty; again: also those that are measured already.
+    compare: an earlier result, or a folder of them. force: write although the machine is not idle.
     """
 
     quick: bool = False

@@ -1,5 +1,6 @@
-"""`jaxtrade bench`: what is run, where results go, what is printed. Imports no JAX before a bench
-starts.
+"""`jaxtrade bench`: what is run, where results go, what is printed.
+
+Imports no JAX before a bench starts.
 
 stdout has one JSON line per bench; the table, and the comparison where one is asked for, go to
 stderr. A full result is written only where the machine was idle (`idle`), or with `--force`, which
@@ -37,8 +38,10 @@ CHILD_GRACE_S = 0.3
 
 
 def request(**given):
-    """Check what the command was given (`Options`, the absent ones None or empty); no name means
-    every bench that is not run by name alone. Quick results go to a folder of their own.
+    """Check what the command was given: `Options`, the absent ones None or empty.
+
+    No name means every bench that is not run by name alone. Quick results go to a folder of their
+    own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
@@ -72,7 +75,7 @@ def request(**given):
 
 
 def check_flags(told, names):
-    """Raises ConfigError: a flag of a bench that is not run, or what a flag does not know."""
+    """Raise ConfigError for a flag of a bench that is not run, or a value that it does not know."""
     for owner, flags in OWN.items():
         for flag, field in flags.items():
             given, known = getattr(told, field), KNOWN.get(flag)
@@ -93,9 +96,10 @@ def check_flags(told, names):
 
 
 def run(asked):
-    """Run what is asked for; the exit code. Several benches run in a process each, so that none
-    meets the compiled programs or memory of another; where one fails the others still run, and the
-    worst exit code is returned.
+    """Run what is asked for; return the exit code.
+
+    Several benches run in a process each, so that none meets the compiled programs or memory of
+    another; where one fails the others still run, and the worst exit code is returned.
 
     Raises ConfigError, before anything runs, for full benches on a machine that is not idle
     (without `force`).
@@ -119,7 +123,7 @@ def run(asked):
 
 
 def arguments(name, asked):
-    """The command line that runs one bench of several."""
+    """Return the command line that runs one bench of several."""
     compare = asked.compare if asked.compare and earlier(asked.compare, name) else None
     words = ["bench", name]
     words += ["--quick"] * asked.quick + ["--force"] * asked.force
@@ -130,8 +134,9 @@ def arguments(name, asked):
 
 
 def stamped(name, options):
-    """The command that a result names: what changes the measurement, and no folder of this
-    machine.
+    """Return the command that a result names.
+
+    It holds what changes the measurement, and no folder of this machine.
     """
     words = ["jaxtrade", "bench", name] + ["--quick"] * options.quick
     if options.repeats != REPEATS and not options.quick:
@@ -154,8 +159,9 @@ def one(name, asked, load):
 
 
 def kept(asked, load, result, folder):
-    """Print a result, compare it with an earlier one, and write it to `folder` where the machine
-    was idle; the exit code.
+    """Print a result, compare it with an earlier one, and write it; return the exit code.
+
+    It is written to `folder`, where the machine was idle.
     """
     name, result = result["bench"], table.shortened(result)
     before = earlier(asked.compare, name) if asked.compare else None  # it may be replaced below
@@ -180,8 +186,9 @@ def kept(asked, load, result, folder):
 
 
 def earlier(compare, name):
-    """The earlier result of a bench: from the one file, or from its file in the folder; None where
-    it has none.
+    """Return the earlier result of a bench, None where it has none.
+
+    It comes from the one file, or from the bench's file in the folder.
     """
     path = compare / f"{name}.json" if compare.is_dir() else compare
     if compare.is_dir() and not path.exists():
@@ -197,8 +204,9 @@ def _child(command):
 
 
 def stop(child):
-    """End a child by Ctrl-C, so that it ends its own children. The terminal may have sent it one
-    already.
+    """End a child by Ctrl-C, so that it ends its own children.
+
+    The terminal may have sent it one already.
     """
     if child.pid is not None and child.is_alive():
         with suppress(ProcessLookupError):  # it ended just now

@@ -1,5 +1,4 @@
-"""Seconds until a train chunk is ready, cold and from JAX's cache; recompiles and host transfers in
-it.
+"""Seconds until a train chunk is ready, cold and cached; recompiles and host transfers in it.
 
 Every figure comes from a process of its own. Cold: an empty cache folder of its own. Cached: a new
 process on the folder that the cold one filled. `lower` is tracing in Python and lowering, `compile`
@@ -27,8 +26,9 @@ SHAPES = {
 
 
 def on_device(ppo, sessions):
-    """Seconds of everything until the chunk could run, in a process that has compiled nothing and
-    keeps what it compiles. The part of `device`, too.
+    """Measure the seconds of everything until the chunk could run. The part of `device`, too.
+
+    It runs in a process that has compiled nothing and keeps what it compiles.
     """
     start = time.perf_counter()
     world = setting.world(sessions, ppo=ppo)
@@ -50,7 +50,7 @@ def on_device(ppo, sessions):
 
 
 def both(ppo, sessions):
-    """A cold process, and one from the cache that it filled; `ready` by this process's clock."""
+    """Run a cold process and one from the cache that it filled; `ready` by this process's clock."""
     found = {}
     with tempfile.TemporaryDirectory() as cache:
         given = "compile.on_device", {"ppo": ppo, "sessions": sessions}
@@ -61,8 +61,9 @@ def both(ppo, sessions):
 
 
 def health(ppo, sessions, chunks):
-    """Recompiles of a real run of some chunks, by the training loop's own counter, and host
-    transfers in its chunk.
+    """Count recompiles of a real run of some chunks, and host transfers in its chunk.
+
+    Recompiles are counted by the training loop's own counter.
     """
     world = setting.world(sessions, ppo=ppo)
     algorithm = setting.learner(world, chunks * CHUNK)

@@ -1,5 +1,4 @@
-"""Is what this device computes right? Four checks, each with its figures and the bound that it has
-to meet.
+"""Is what this device computes right? Four checks, with figures and the bound to meet.
 
 `trajectories`: the JAX environment's trajectories replayed in its NumPy twin, step by step: masks,
 ends, exits, money and the market row have to be equal; rewards and observations may differ by the
@@ -48,8 +47,9 @@ TOLERANCE = 1e-5  # relative to max(1, |x|)
 
 
 def play(env, params, slots, rows, key, steps):
-    """[steps, N, ...]: where each step stood, what was seen and legal, the action, and what came of
-    it.
+    """Play random actions, some of them illegal -> arrays of [steps, N, ...].
+
+    They say where each step stood, what was seen and legal, the action, and what came of it.
     """
     seeds = jnp.arange(len(slots))
     states = jax.vmap(env.reset_at, (None, 0, 0, 0))(params, slots, rows, seeds)
@@ -83,8 +83,9 @@ def play(env, params, slots, rows, key, steps):
 
 
 def played(env, params, envs, steps, program):
-    """`play` from starts all over the split, on the host. program: `play`, jitted with `env` and
-    `steps` static.
+    """Run `play` from starts all over the split, on the host.
+
+    program: `play`, jitted with `env` and `steps` static.
     """
     rng = np.random.default_rng(0)
     slots = rng.integers(0, int(params.sessions.count), envs)
@@ -95,15 +96,16 @@ def played(env, params, envs, steps, program):
 
 
 def apart(ours, theirs):
-    """The greatest difference, relative to max(1, |x|); infinite where one is not a number."""
+    """Return the greatest difference, relative to max(1, |x|); inf where one is not a number."""
     found = np.abs(np.asarray(ours, np.float64) - theirs) / np.maximum(1, np.abs(theirs))
     return float(np.max(found)) if np.all(np.isfinite(found)) else np.inf
 
 
 def compare(env, reported):
-    """Replay what `play` reported, one environment after the other, until one differs -> the first
-    difference or None, how often each kind of event was replayed, and the greatest differences of
-    rewards and observations before it, relative to max(1, |x|).
+    """Replay what `play` reported, one environment after the other, until one differs.
+
+    Returns the first difference or None, how often each kind of event was replayed, and the
+    greatest differences of rewards and observations before it, relative to max(1, |x|).
     """
     kinds = Counter()
     worst = {"reward": 0.0, "observation": 0.0}
@@ -145,8 +147,9 @@ def compare(env, reported):
 
 
 def trajectories(envs, steps):
-    """`envs` environments for `steps` steps of random actions, some illegal, under the default
-    account and a strict one; replayed by the twin on the host.
+    """Replay `envs` environments for `steps` steps by the twin on the host.
+
+    The actions are random, some illegal, under the default account and a strict one.
     """
     program = jax.jit(play, static_argnums=(0, 5))
     found = {}
@@ -206,13 +209,14 @@ def _trained(ppo, chunk, folder=None, start=None):
 
 
 def straight(ppo, chunk, folder):
-    """A run of two chunks of updates, with a checkpoint after each in `folder`."""
+    """Run two chunks of updates, with a checkpoint after each in `folder`."""
     return {"updates": _trained(ppo, chunk, Path(folder)).updates}
 
 
 def resumed(ppo, chunk, folder):
-    """In another process than `straight`: the same run again, and from its first checkpoint,
-    against its end.
+    """Compare with the end of `straight` the same run again, and one from its first checkpoint.
+
+    Both run in another process than `straight`.
     """
     first, last = (Path(folder) / f"update-{count * chunk:08d}" for count in (1, 2))
     again, onward = _trained(ppo, chunk).state, _trained(ppo, chunk, start=first).state
@@ -228,8 +232,9 @@ def resumed(ppo, chunk, folder):
 
 
 def bits(one, other):
-    """How many arrays of two train states differ in a bit, and the greatest difference of a
-    parameter.
+    """Count the arrays of two train states that differ in a bit.
+
+    Also returns the greatest difference of a parameter.
     """
     pairs = list(zip(_plain(one), _plain(other), strict=True))
     differing = sum(a.tobytes() != b.tobytes() for a, b in pairs)
@@ -251,8 +256,9 @@ def _plain(tree):
 
 # --------------------------------------------------------------------------------------------------------- seeds
 def seeds(count, ppo, sessions, updates):
-    """`count` agents as one program for some updates, each against the agent of its key alone. The
-    programs are those of the bench `population`.
+    """Train `count` agents as one program, each against the agent of its key alone.
+
+    The programs are those of the bench `population`.
     """
     many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
 
@@ -275,7 +281,10 @@ def seeds(count, ppo, sessions, updates):
 
 
 def seeds_verdict(count, updates, same, steps):
-    """same: agents that took the same actions; steps: the difference of each of these."""
+    """Judge the seeds.
+
+    same: agents that took the same actions; steps: the difference of each of these.
+    """
     worst = max(steps, default=float("inf"))
     return {
         "passed": worst < SEEDS_BOUND and count - same <= OTHER_ACTIONS * count,

@@ -37,8 +37,9 @@ calendar: cme_equity
 
 
 def written(folder, sessions):
-    """(format -> file, bars): synthetic bars of NQ as a vendor's file has them, stamps as text
-    (UTC), prices in points. The contract is beside the files.
+    """Write synthetic bars of NQ as a vendor's file has them -> (format -> file, bars).
+
+    Stamps are text (UTC), prices in points. The contract is beside the files.
     """
     bars = synthetic_bars(get_contract("NQ"), sessions)
     stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
@@ -54,7 +55,7 @@ def written(folder, sessions):
 
 
 def config_of(file):
-    """The shared configuration with bars of a file."""
+    """Return the shared configuration with bars of a file."""
     keys = {"file": str(file), "contract": str(file.with_name("contract.yaml"))}
     return setting.config(data=keys | {"source": "file", "stamp": "open", "time_zone": "UTC"})
 

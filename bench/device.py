@@ -124,12 +124,13 @@ Machine = namedtuple("Machine", "platform name folder")
 
 
 class Context(namedtuple("Context", "sizes repeats deadline cache")):
-    """What the jobs of a part share. sizes: as `Part.sizes` gave them; deadline: of the part, by
-    `time.monotonic`.
+    """What the jobs of a part share.
+
+    sizes: as `Part.sizes` gave them; deadline: of the part, by `time.monotonic`.
     """
 
     def job(self, name, variables=None, **arguments):
-        """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
+        """Return the answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
         kept = kept_in(self.cache) | {"XLA_FLAGS": flags()}
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -149,8 +150,9 @@ def kept_in(folder):
 
 
 def flags(deterministic=True):
-    """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade
-    train` has the same bits on a GPU (compute.deterministic).
+    """Return XLA's flags of a job: this process's, and those for the same bits unless told otherwise.
+
+    With the latter `jaxtrade train` has the same bits on a GPU (compute.deterministic).
     """
     own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
     if deterministic:
@@ -161,13 +163,15 @@ def flags(deterministic=True):
 class Part(
     namedtuple("Part", "about measure full quick cpu seconds gpu", defaults=[{}, 120.0, ""])
 ):
-    """about: what it measures. measure: its result, but for what every result has. full, quick:
-    what is run, as JSON; cpu: changes of `full` on a CPU. seconds: its limit on an accelerator. gpu:
+    """A part of the measurement.
+
+    about: what it measures. measure: its result, but for what every result has. full, quick: what
+    is run, as JSON; cpu: changes of `full` on a CPU. seconds: its limit on an accelerator. gpu:
     what it measures that only a GPU has.
     """
 
     def sizes(self, quick, platform):
-        """What is run. Shapes that take a CPU minutes are `slow` there."""
+        """Return what is run. Shapes that take a CPU minutes are `slow` there."""
         on_cpu = platform == "cpu"
         sizes = self.quick if quick else self.full | (self.cpu if on_cpu else {})
         if "shapes" not in sizes:
@@ -183,15 +187,16 @@ class Part(
 
 # ------------------------------------------------------------------------------------------ parts
 def sides(name, context):
-    """The part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
+    """Return the part that is one job: the sides of a bench, `MODULE.FUNCTION`."""
     given = {key: value for key, value in context.sizes.items() if key != "slow"}
     found = context.job(name, repeats=context.repeats, **given)
     return found | {"left_out": context.left_out}
 
 
 def correctness(context):
-    """Every check runs, whatever became of the others; one that fails on its way has failed. Raises
-    LateError: time says nothing of correctness.
+    """Run every check, whatever became of the others; one that fails on its way has failed.
+
+    Raises LateError: time says nothing of correctness.
     """
     found = {}
     for name, given in context.sizes.items():
@@ -207,8 +212,9 @@ def correctness(context):
 
 
 def resumed(context, name, **given):
-    """Both processes compile anew: one that loads the programs of the other would not show that
-    they compile to the same bits.
+    """Run both processes, each of which compiles anew.
+
+    One that loads the programs of the other would not show that they compile to the same bits.
     """
     with tempfile.TemporaryDirectory() as folder:
         context.job("correctness.straight", NO_CACHE, folder=folder, **given)
@@ -231,8 +237,9 @@ def compiling(context):
 
 
 def on_and_off(without, context):
-    """Updates with the usual flags of XLA and with others, which `without` gives. XLA reads its
-    flags once, so each setting has a process and the two do not take turns.
+    """Measure updates with the usual flags of XLA and with others, which `without` gives.
+
+    XLA reads its flags once, so each setting has a process and the two do not take turns.
     """
     named, given = {}, {"shapes": context.sizes["shapes"], "repeats": context.repeats}
     for kind, variables in (("on", {}), ("off", {"XLA_FLAGS": without()})):
@@ -275,8 +282,9 @@ def side_name(shape):
 
 # -------------------------------------------------------------------------------------- the suite
 def folder_of(platform, kind):
-    """A short name for a device that is safe in paths: `h200`, `cpu`, or its kind in small letters
-    and hyphens.
+    """Return a short name for a device that is safe in paths.
+
+    It is `h200`, `cpu`, or its kind in small letters and hyphens.
     """
     said = kind.lower()
     if platform == "cpu":
@@ -288,9 +296,11 @@ def folder_of(platform, kind):
 
 
 class Suite:
-    """One run of the command. options, command, load: what was asked, how a result calls it, and
-    the load average before. keep: prints and writes a result to a folder; its exit code. stamp: of
-    the probe. correctness: what is known of it so far.
+    """One run of the command.
+
+    options, command, load: what was asked, how a result calls it, and the load average before.
+    keep: prints and writes a result to a folder; its exit code. stamp: of the probe. correctness:
+    what is known of it so far.
     """
 
     def __init__(self, options, command, load, keep, machine, stamp):
@@ -306,7 +316,7 @@ class Suite:
         return self.folder / f"{name}.json"
 
     def config(self, part):
-        """What is run: the part of a result that decides whether it answers this command."""
+        """Return what is run: the part of a result that decides whether it answers this command."""
         sizes = part.sizes(self.options.quick, self.machine.platform)
         return {
             "device": self.machine.folder,
@@ -316,8 +326,9 @@ class Suite:
         }
 
     def why_again(self, name, part):
-        """Why a part has to be measured: what is there is of something else; None where it can be
-        skipped.
+        """Say why a part has to be measured; None where it can be skipped.
+
+        What is there is then of something else.
         """
         path = self.path(name)
         if self.options.again or not path.exists():
@@ -363,8 +374,9 @@ class Suite:
                 self.told(name, code, f"{did} in {time.monotonic() - begun:.0f} s")
 
     def measured(self, name, part, deadline):
-        """Measure a part, print and write its result; a failed correctness is said at once. The exit
-        code. Raises WorkerError.
+        """Measure a part, print and write its result; return the exit code.
+
+        A failed correctness is said at once. Raises WorkerError.
         """
         config = self.config(part)
         idle.LEDGER.worst()  # what an earlier part left
@@ -393,12 +405,12 @@ class Suite:
 
 
 def failures(result):
-    """The checks of `correctness` that failed, each in a line."""
+    """List the checks of `correctness` that failed, each in a line."""
     return [f"{name}: {each}" for name, each in result["checks"].items() if not each["passed"]]
 
 
 def shout(lines):
-    """What nobody may overlook."""
+    """Print what nobody may overlook."""
     said = (
         "CORRECTNESS FAILED: this device does not compute what it should. No figure below counts."
     )
@@ -406,8 +418,9 @@ def shout(lines):
 
 
 def programs_folder():
-    """Of the compiled programs that the parts share, so that what an interrupted run compiled is
-    not lost.
+    """Return the folder of the compiled programs that the parts share.
+
+    So what an interrupted run compiled is not lost.
     """
     try:
         folder = cache_folder() / "device"
@@ -428,7 +441,7 @@ def ended_by_a_signal():
 
 
 def probed():
-    """The device, and a stamp of what would measure it. Raises ConfigError."""
+    """Return the device, and a stamp of what would measure it. Raises ConfigError."""
     try:
         stamp = worker.once("harness.stamp", {"command": [], "load": None}, PROBE)
     except worker.WorkerError as error:

@@ -1,7 +1,9 @@
-"""Environment steps without a policy: our compiled loop by number of environments, SB3's vector
-environments over the NumPy twin, the twin alone, and gymnax's own rollout over our gymnax
-interface. Random legal actions on every side (gymnax's rollout draws from all of them, and the
-environment plays an illegal one as HOLD).
+"""Environment steps without a policy: our compiled loop, SB3 over the NumPy twin, the twin, gymnax.
+
+Our compiled loop is measured by number of environments, SB3's vector environments over the NumPy
+twin, the twin alone, and gymnax's own rollout over our gymnax interface. Random legal actions on
+every side (gymnax's rollout draws from all of them, and the environment plays an illegal one as
+HOLD).
 
 Observations: the sweep is of `WRITTEN` ones, written to memory and read by a matrix product, as a
 network's first layer does; at a few sizes the loop is also run without any (`UNSEEN`), and confined
@@ -66,10 +68,12 @@ def started(env, params, num_envs):
 
 
 class Loop:
-    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments, with auto-reset,
-    and returns the sum of what was seen and paid. cost: operations and bytes per environment step, as XLA's
-    analysis counts them (the body of a loop once; integer operations too; what several fusions
-    compute again, once more each; bytes whether from a cache or not).
+    """Compiled steps of the environment, with auto-reset: a call goes on where the last one ended.
+
+    It takes `num_steps` steps of `num_envs` environments, and returns the sum of what was seen and
+    paid. cost: operations and bytes per environment step, as XLA's analysis counts them (the body
+    of a loop once; integer operations too; what several fusions compute again, once more each;
+    bytes whether from a cache or not).
     """
 
     def __init__(self, env, params, num_envs, num_steps, observations):
@@ -116,8 +120,9 @@ def one_core(sessions, num_envs, num_steps):
 
 
 def loop_side(world, steps, num_envs, mode, kind):
-    """`steps` environment steps of ours in a repeat, whatever the number of environments: the side,
-    and what it is.
+    """Return the side of `steps` environment steps of ours in a repeat, and what it is.
+
+    `steps` is the same whatever the number of environments.
     """
     num_steps = steps // num_envs
     work = Loop(world.env, world.params, num_envs, num_steps, mode)
@@ -126,8 +131,9 @@ def loop_side(world, steps, num_envs, mode, kind):
 
 
 def on_device(sizes, steps, sessions, repeats):
-    """The part of `device`: the environment alone by number of environments, observations written
-    and summed.
+    """Measure the environment alone by number of environments: the part of `device`.
+
+    Observations are written and summed.
     """
     world = setting.world(sessions)
     found = {
@@ -139,8 +145,10 @@ def on_device(sizes, steps, sessions, repeats):
 
 
 def compared(found, repeats):
-    """`sides`, and the best of our sweep. cores_used: what shows that a side confined to one core
-    was. found: name -> side, and what it is.
+    """Return `sides`, and the best of our sweep.
+
+    cores_used: what shows that a side confined to one core was. found: name -> side, and what it
+    is.
     """
     speeds = harness.compare({name: side for name, (side, _) in found.items()}, repeats)
     sides = {}
@@ -187,8 +195,10 @@ def run(options):
 
 
 def in_children(world, scale, stack):
-    """Our loop in processes that may use one core, SB3's vector environments over the twin, and the
-    twin without them; and what is left out, with its reason.
+    """Measure our loop on one core, SB3's vector environments over the twin, and the twin alone.
+
+    Our loop runs in processes that may use one core. Also returns what is left out, with its
+    reason.
     """
     path = stack.enter_context(sb3.taped(world.config.env, world.params))
     found, left_out = {}, {}

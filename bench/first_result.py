@@ -1,5 +1,4 @@
-"""What a new user waits for: from `git clone` to the table of the README's first command, with
-nothing cached.
+"""What a new user waits for: from `git clone` to the README's first table, with nothing cached.
 
 Every repeat clones this checkout into an empty folder, makes a virtual environment, installs into
 it without pip's cache, and trains and evaluates the quickstart with empty caches of its own. The
@@ -43,8 +42,9 @@ def phases(lines, clock=time.perf_counter):
 
 
 def train(folder, variables, run):
-    """Train a configuration in a checkout with its own environment: seconds of its phases. Raises
-    CalledProcessError.
+    """Train a configuration in a checkout with its own environment; return seconds of its phases.
+
+    Raises CalledProcessError.
     """
     words = [str(folder / ".venv" / "bin" / "jaxtrade"), "train", run, "--non-interactive"]
     said = []
@@ -65,8 +65,9 @@ def train(folder, variables, run):
 
 
 def once():
-    """Everything from nothing, in a folder that is deleted afterwards -> what each command took, and
-    seconds of each part of the training commands.
+    """Do everything from nothing, in a folder that is deleted afterwards.
+
+    Returns what each command took, and seconds of each part of the training commands.
     """
     with tempfile.TemporaryDirectory() as top:
         code = Path(top) / "jaxtrade"
@@ -96,7 +97,7 @@ def once():
 
 
 def run(options):
-    """Raises DataError outside a checkout."""
+    """Measure it. Raises DataError outside a checkout."""
     if not (ROOT / ".git").exists():
         raise DataError(f"{ROOT}: not a git checkout; this bench clones the one that it lies in")
     taken = harness.take_turns({ALL: once}, options.repeats)[ALL]

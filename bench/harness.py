@@ -40,15 +40,16 @@ Side = namedtuple("Side", "run steps")
 
 
 def clock(work):
-    """What one call took in this process; JAX arrays in its result are waited for."""
+    """Time one call in this process; JAX arrays in its result are waited for."""
     wall, cpu = time.perf_counter(), time.process_time()
     jax.block_until_ready(work())
     return Sample(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def of_children(work, *given, **named):
-    """(what one call took, with CPU seconds of the processes that it started and waited for; what
-    it returned).
+    """Time one call, with CPU seconds of the processes that it started and waited for.
+
+    Returns (what it took, what it returned).
     """
     wall, before = time.perf_counter(), os.times()
     answer = work(*given, **named)
@@ -64,16 +65,19 @@ def called(words, **given):
 
 
 def side(work, steps=0):
-    """A side. work: a child, or what runs in this process, is compiled already and returns
-    everything that it computes. steps: default those of an `Update`.
+    """Return a side.
+
+    work: a child, or what runs in this process, is compiled already and returns everything that it
+    computes. steps: default those of an `Update`.
     """
     child = isinstance(work, Child)
     return Side(lambda: work.run().sample if child else clock(work), steps or work.steps)
 
 
 def interleave(sides, repeats):
-    """`repeats` samples of each side, taking turns; the order of turns alternates. One more run
-    before warms up.
+    """Take `repeats` samples of each side, taking turns; the order of turns alternates.
+
+    One more run before warms up.
     """
     for each in sides.values():
         each.run()
@@ -81,8 +85,9 @@ def interleave(sides, repeats):
 
 
 def take_turns(work, repeats):
-    """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The
-    steal time of each side goes to `idle.LEDGER`.
+    """Return by side what its `repeats` calls returned, taking turns.
+
+    The order of turns alternates. The steal time of each side goes to `idle.LEDGER`.
     """
     idle.LEDGER.begin()
     found = {name: [] for name in work}
@@ -125,8 +130,10 @@ def compare(sides, repeats):
 
 
 def paired(ours, theirs):
-    """The interval of LEVEL of how many times as fast `ours` is, by both clocks: Student's t of the
-    logarithms of the ratios of repeats that stood side by side, for sides of as many steps.
+    """Return the interval of LEVEL of how many times as fast `ours` is, by both clocks.
+
+    It is Student's t of the logarithms of the ratios of repeats that stood side by side, for sides
+    of as many steps.
     """
     logs = np.log(np.divide(theirs, ours))
     half = stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1) * logs.std(0, ddof=1) / len(logs) ** 0.5
@@ -136,8 +143,9 @@ def paired(ours, theirs):
 
 
 def stamp(command, load):
-    """What ran where: command, commit, device, cores, versions; load: the load average (of one
-    minute) when the command started.
+    """Return what ran where: command, commit, device, cores, versions.
+
+    load: the load average (of one minute) when the command started.
     """
     return {
         "command": " ".join(command),
@@ -166,17 +174,19 @@ def row_of(tree):
 
 
 def distance(first, one, other):
-    """|one - other| / |other - first| over all numbers of three trees: how far apart two steps
-    end.
+    """Return how far apart two steps end: |one - other| / |other - first|.
+
+    It is over all numbers of three trees.
     """
     first, one, other = map(row_of, (first, one, other))
     return float(np.linalg.norm(one - other) / np.linalg.norm(other - first))
 
 
 def commit(folder=Path(__file__).parent):
-    """The commit of the source in `folder`, `+` where it has changes other than of results;
-    "unknown" outside a checkout, whose top is the folder or the one above it: an installed package
-    lies in somebody else's repository.
+    """Return the commit of the source in `folder`; `+` where it has changes other than of results.
+
+    It is "unknown" outside a checkout, whose top is the folder or the one above it: an installed
+    package lies in somebody else's repository.
     """
 
     def git(*words):
@@ -195,7 +205,7 @@ def commit(folder=Path(__file__).parent):
 
 
 def device_name():
-    """The device's kind; on a CPU the name that Linux gives it, where there is one."""
+    """Return the device's kind; on a CPU the name that Linux gives it, where there is one."""
     device, info = jax.devices()[0], Path("/proc/cpuinfo")
     if device.platform == "cpu" and info.exists():
         named = re.search(r"model name\s*: (.*)", info.read_text())

@@ -1,5 +1,4 @@
-"""Was the machine idle? The load average before a bench, and the steal time during each of its
-sides.
+"""Was the machine idle? The load average before a bench, and the steal time during its sides.
 
 A full result is written where the load average of one minute is at most `MOST_LOAD` when the
 command starts, and where no side loses more than `MOST_STEAL` of its time to other virtual
@@ -30,8 +29,9 @@ UNTIMED = "no side was timed"
 
 
 class Ticks(NamedTuple):
-    """Clock ticks of all cores together. busy: wanted and given to a process; stolen: wanted, and
-    not given.
+    """Clock ticks of all cores together.
+
+    busy: wanted and given to a process; stolen: wanted, and not given.
     """
 
     busy: int
@@ -44,7 +44,7 @@ class Ticks(NamedTuple):
 
 
 def load():
-    """The load average of one minute; None where the system has none or cannot say."""
+    """Return the load average of one minute; None where the system has none or cannot say."""
     with suppress(AttributeError, OSError):  # the latter if it "was unobtainable"
         return os.getloadavg()[0]
     return None
@@ -74,15 +74,17 @@ class Ledger:
         self._blind = False
 
     def begin(self):
-        """A new comparison: its sides are others than those before, even where their names are the
-        same.
+        """Begin a new comparison.
+
+        Its sides are others than those before, even where their names are the same.
         """
         self._comparison += 1
 
     @contextmanager
     def during(self, side):
-        """Add what passes inside to a side of the current comparison. Nothing is added where an
-        error ends it.
+        """Add what passes inside to a side of the current comparison.
+
+        Nothing is added where an error ends it.
         """
         before = self._read()
         yield
@@ -93,8 +95,9 @@ class Ledger:
             self._add(side, after.busy - before.busy, after.stolen - before.stolen)
 
     def hand_over(self):
-        """Everything so far as JSON, for `merge` in the process that started this one; forgotten
-        here.
+        """Return everything so far as JSON, for `merge` in the process that started this one.
+
+        It is forgotten here.
         """
         sides = [[side, *spent] for (_, side), spent in self._spent.items()]
         said = {"sides": sides, "blind": self._blind}
@@ -102,8 +105,9 @@ class Ledger:
         return said
 
     def merge(self, sides=(), blind=False):
-        """Take over what a child handed over. Of one child, each call is a comparison of its
-        own.
+        """Take over what a child handed over.
+
+        Of one child, each call is a comparison of its own.
         """
         self.begin()
         for side in sides:
@@ -111,8 +115,9 @@ class Ledger:
         self._blind |= blind
 
     def worst(self):
-        """`share` and `side` of the side that lost the greatest share, or why that is `unknown`;
-        then all is forgotten.
+        """Return the side that lost the greatest share, then forget all.
+
+        It is `share` and `side`, or why that is `unknown`.
         """
         spent, blind = self._spent, self._blind
         self.hand_over()
@@ -130,8 +135,9 @@ LEDGER = Ledger()  # of this process
 
 
 def reasons(before, steal=None):
-    """Why a full result may not be written or quoted; nothing where the machine was idle, or where
-    it does not say.
+    """Say why a full result may not be written or quoted.
+
+    Nothing where the machine was idle, or where it does not say.
 
     Args:
         before: the load average when the command started.
@@ -146,7 +152,7 @@ def reasons(before, steal=None):
 
 
 def refusal(found):
-    """What `reasons` found, what was expected, and what to do."""
+    """Say what `reasons` found, what was expected, and what to do."""
     return (
         f"the machine is not idle: {'; '.join(found)} (expected: load average at most {MOST_LOAD}, steal time at "
         f"most {MOST_STEAL:.0%}). Wait until other programs have ended, or give --force, which marks the result; "
@@ -159,8 +165,9 @@ def settle(
     sleep=time.sleep,
     patience=PATIENCE,
 ):
-    """Wait until the load average has fallen to `SETTLED`, at most `patience` seconds. What is
-    found then is left to the next bench's own check.
+    """Wait until the load average has fallen to `SETTLED`, at most `patience` seconds.
+
+    What is found then is left to the next bench's own check.
     """
     waited = 0.0
     while (now := read()) is not None and now > SETTLED and waited < patience:

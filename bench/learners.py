@@ -1,5 +1,4 @@
-"""PQN, DQN, PPO and Stable-Baselines3's DQN side by side: time and environment steps to the same
-reward.
+"""PQN, DQN, PPO and Stable-Baselines3's DQN side by side: time and steps to the same reward.
 
 Tasks: CartPole-v1 of gymnax, and the mean-reverting chain (docs/data.md) with the task `manage`
 and account rules off, whose optimum is known exactly. Each side trains in a child of its own, seed
@@ -115,16 +114,17 @@ QUICK_STEPS = 8_192
 
 
 def config_of(task, learner, steps=None):
-    """The committed settings of a learner on a task. steps: another budget."""
+    """Return the committed settings of a learner on a task. steps: another budget."""
     more = "" if steps is None else f" train.total_timesteps={steps}"
     chain = CHAIN if task == "chain" else ""
     return load_config(None, f"{chain} algorithm={learner} {ROWS[task, learner]}{more}".split())
 
 
 def dqn(task, goal, seeds, path):
-    """For `Worker`: Stable-Baselines3's DQN, on gymnasium's CartPole (one environment: the zoo's
-    settings are for one) or on the NumPy twin. The first repeat imports torch and makes the
-    environment; each later one trains the next seed.
+    """Train Stable-Baselines3's DQN, for `Worker`: on gymnasium's CartPole or on the NumPy twin.
+
+    CartPole has one environment, as the zoo's settings are for one. The first repeat imports torch
+    and makes the environment; each later one trains the next seed.
     """
     yield
     import gymnasium
@@ -162,7 +162,9 @@ def train(envs, settings, goal, seed):
 
 
 def race(task, quick):
-    """`sides`: ours by name, and `sb3_dqn`. `ratios`: of each of ours, as `time_to_reward.compare`
+    """Return `sides` and `ratios`.
+
+    `sides`: ours by name, and `sb3_dqn`. `ratios`: of each of ours, as `time_to_reward.compare`
     gives them.
     """
     goal, seeds = GOALS[task], SEEDS[:1] if quick else SEEDS

@@ -68,12 +68,15 @@ def sections_of(flat):
 
 
 def fixed_sections():
-    """`FIXED` by section, as far as the package has its keys (it may be one of another version)."""
+    """Return `FIXED` by section, as far as the package has its keys.
+
+    The package may be of another version.
+    """
     known = {key for model in SECTIONS.values() for key in model.model_fields}
     return sections_of({key: value for key, value in FIXED.items() if key in known})
 
 
 def learning_of(config):
-    """The learner's keys of a configuration."""
+    """Return the learner's keys of a configuration."""
     keys = {**config.network.model_dump(), **config.rollout.model_dump(), **config.ppo.model_dump()}
     return Learning(**keys | {"num_minibatches": config.minibatches})

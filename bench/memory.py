@@ -1,5 +1,4 @@
-"""Bytes: what an environment and a rollout keep, what compiled programs need beside it, and peak
-resident memory.
+"""Bytes: what an environment, a rollout and compiled programs need, and peak resident memory.
 
 Sizes follow from the programs that are compiled, not from a run; only `peak_resident` runs
 something, in a process of its own. Stored are the leaves of `Transition` that an update still reads
@@ -32,8 +31,9 @@ def update_of(ppo, sessions):
 
 
 def of_env_step(envs, sessions):
-    """Temporaries of two fused steps of `envs` environments, every observation consumed: bytes of
-    one. A part of `device`, too.
+    """Return the temporaries of two fused steps of `envs` environments. A part of `device`, too.
+
+    Every observation is consumed; the figure is bytes of one environment.
     """
     world = setting.world(sessions)
     stepping = jax.jit(setting.stepping(world.env, envs, 2))
@@ -42,8 +42,9 @@ def of_env_step(envs, sessions):
 
 
 def peak(ppo, sessions):
-    """In a child: one update. Its peak is that of import, market, compilation and the update
-    together.
+    """Run one update in a child.
+
+    Its peak is that of import, market, compilation and the update together.
     """
     jax.block_until_ready(update_of(ppo, sessions)())
     return peak_resident()

@@ -1,5 +1,4 @@
-"""One whole update of PPO against the same update in NumPy, float64, with its gradients derived by
-hand.
+"""One whole update of PPO against the same in NumPy, float64, with gradients derived by hand.
 
 The network of the reference has no hidden layer, so that logits are `o W + b` and the value is `o v
 + c`. Everything that an update does between a rollout and new parameters is in the result:
@@ -108,13 +107,14 @@ class Rollout:
 
 
 def layer(tree, path):
-    """The layer at a path of the parameters."""
+    """Return the layer at a path of the parameters."""
     return reduce(getitem, path, tree)
 
 
 def distance(rollout, theirs):
-    """|our step - their step| / |our step| over the weights at these paths. theirs: path -> new
-    weights [in, out].
+    """Return |our step - their step| / |our step| over the weights at these paths.
+
+    theirs: path -> new weights [in, out].
     """
     before, after = (
         {path: layer(state.params, path)["kernel"] for path in theirs}
@@ -168,8 +168,9 @@ def gradient(
     target,
     ent_coef,
 ):
-    """Of the loss over B rows, by hand: d log p(a) / d logits = onehot(a) - p, dH / d logits = -p
-    (log p + H).
+    """Return the gradient of the loss over B rows, by hand.
+
+    d log p(a) / d logits = onehot(a) - p, dH / d logits = -p (log p + H).
     """
     count = len(advantage)
     log_probs = masked_log_probs(weights, batch.observation, batch.mask)
@@ -211,8 +212,9 @@ def learned(
     learning_rate,
     ent_coef,
 ):
-    """New weights after all minibatches of all epochs, and the figures as means over the gradient
-    steps.
+    """Return new weights after all minibatches of all epochs, and the figures.
+
+    The figures are means over the gradient steps.
 
     minibatches: the rows of each, as numbers of step * environments + environment.
     """
@@ -239,8 +241,9 @@ def learned(
 
 
 def reference(rollout):
-    """NumPy's weights after the update of a rollout without hidden layers and with one minibatch,
-    for `distance`.
+    """Return NumPy's weights after the update of a rollout, for `distance`.
+
+    The network has no hidden layers, and the update one minibatch.
     """
     config, seen = learning_of(rollout.world.config), rollout.seen
     before = jax.tree.map(lambda x: np.asarray(x, np.float64), rollout.before.params)

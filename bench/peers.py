@@ -1,5 +1,4 @@
-"""JAX learners of others on our environment: PureJaxRL's PPO, rejax's and sbx's, as sides for a
-bench.
+"""JAX learners of others on our environment, as sides for a bench: PureJaxRL's PPO, rejax's, sbx's.
 
     git clone https://github.com/luchris429/purejaxrl && git -C purejaxrl checkout 31756b1
     jaxtrade bench ppo_train --purejaxrl purejaxrl
@@ -108,8 +107,9 @@ def programs(ppo, world, updates, options, missing):
 
 
 def sides(config, world, updates, options, stack):
-    """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and
-    what is left out.
+    """Return the peers: name -> `updates` whole updates, and what is left out.
+
+    An update is rollout and epochs, compiled and, for sbx, in a child.
 
     Args:
         config: `learning_of(config)` is what is run; the rest is that of `world`.
@@ -160,8 +160,10 @@ def compiled_temporaries(config, world, options):
 
 # ------------------------------------------------------------------- the interface of gymnax 0.0.9
 class OldGymnax:
-    """`GymnaxTrading` with five-value steps: `done` is terminated or truncated, and there are no
-    action masks. `info` is empty: whatever it held, PureJaxRL would store for each step.
+    """`GymnaxTrading` with steps of five values: `done` is terminated or truncated.
+
+    There are no action masks, and `info` is empty: whatever it held, PureJaxRL would store for each
+    step.
     """
 
     def __init__(self, env, params):
@@ -241,8 +243,9 @@ def load(checkout):
 
 
 def sized(widths):
-    """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values
-    and activations.
+    """Return its `ActorCritic` with hidden layers of these widths.
+
+    Layers, names, starting values and activations are the same.
     """
     import distrax
     from flax import linen
@@ -275,8 +278,9 @@ def sized(widths):
 
 
 def purejaxrl(config, world, updates, checkout):
-    """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train`
-    returns.
+    """Compile `updates` updates from scratch, ahead of time.
+
+    The result is (key, params) -> everything that its `train` returns.
     """
     peer = load(checkout)  # anew each time: a network put into it stays with this caller
     if tuple(config.hidden) != WIDTHS:
@@ -302,8 +306,9 @@ def purejaxrl(config, world, updates, checkout):
 
 # ---------------------------------------------------------------------------------- rejax and sbx
 def rejax(config, world, updates, key):
-    """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train`
-    returns), (algorithm, key).
+    """Compile `updates` updates from scratch, ahead of time.
+
+    Returns ((algorithm, key) -> all that `train` returns), (algorithm, key).
     """
     from rejax import PPO
 
@@ -325,8 +330,9 @@ def rejax(config, world, updates, key):
 
 
 def sbx(config, updates):
-    """For `Worker`: a repeat is `updates` updates of one run that goes on. config: a `RunConfig` as
-    JSON.
+    """Train, for `Worker`: a repeat is `updates` updates of one run that goes on.
+
+    config: a `RunConfig` as JSON.
     """
     from sbx import PPO
 

@@ -43,8 +43,9 @@ def agents_of(num_seeds, ppo, sessions):
 
 
 def on_device(counts, ppo, sessions, repeats):
-    """Updates of each number of agents as one program, and their ratios over one agent. The part of
-    `device`, too.
+    """Measure updates of each number of agents as one program, and their ratios over one agent.
+
+    The part of `device`, too.
     """
 
     def side(count):
@@ -61,8 +62,9 @@ def on_device(counts, ppo, sessions, repeats):
 
 
 def trainer(num_seeds, ppo, sessions, updates):
-    """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for
-    its files.
+    """Train `num_seeds` agents in a child, as `jaxtrade train` does but for its files.
+
+    Returns environment steps per second.
     """
     world = setting.world(sessions, ppo=ppo)
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
@@ -72,7 +74,7 @@ def trainer(num_seeds, ppo, sessions, updates):
 
 
 def fresh(cache=None, **given):
-    """A process from its start to its end, by this process's clock; CPU seconds of that process."""
+    """Time a process from start to end, by this process's clock; CPU seconds are its own."""
     variables = kept_in(cache) if cache else NO_CACHE
     return harness.of_children(once, "population.trainer", given, variables=variables)[0]
 

@@ -1,5 +1,4 @@
-"""Whole PPO training, rollout and epochs: ours, Stable-Baselines3 and the JAX peers, with the same
-mathematics.
+"""Whole PPO training, rollout and epochs, of the same mathematics: ours, SB3's and the JAX peers'.
 
 Two networks: `small` is 64-64 tanh with 4 epochs, `large` 256-256-128 ReLU with 10, each for policy
 and value; batches of 256, 4 and 16 environments. Observations are not normalised on either side
@@ -46,7 +45,7 @@ PEER_UPDATES = {"small": 4, "large": 2}
 
 
 def config_of(network, num_envs, num_steps, batch=BATCH, precision="float32", **changed):
-    """The shared market and task with `network`, and minibatches of `batch` rows."""
+    """Return the shared market and task with `network`, and minibatches of `batch` rows."""
     ppo = SAME | NETWORKS[network] | {"num_envs": num_envs, "num_steps": num_steps} | changed
     ppo |= {"num_minibatches": num_envs * num_steps // batch}
     return setting.config(ppo=ppo, compute={"precision": precision})
@@ -70,8 +69,9 @@ def compared(quick, network):
 
 
 def measured_apart(options, network):
-    """`measure` in a process with the number of compute threads that `jaxtrade train` chooses; on an
-    accelerator, in this one.
+    """Call `measure` in a process with the number of compute threads that `jaxtrade train` chooses.
+
+    On an accelerator, it runs in this process.
     """
     checkout = str(options.purejaxrl.resolve()) if options.purejaxrl else None
     given = {"network": network, "quick": options.quick}
@@ -83,7 +83,7 @@ def measured_apart(options, network):
 
 
 def measure(network, quick, repeats, checkout):
-    """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
+    """Measure the compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
     options = Options(quick, repeats, checkout and Path(checkout))
     sides, left_out, told = {}, {}, {}
     threads = [1] if quick else sorted({1, harness.cores()})
@@ -115,8 +115,9 @@ def measure(network, quick, repeats, checkout):
 
 
 def ratios(results):
-    """Ours over every other side with the same network and number of environments, by that side's
-    name.
+    """Return ours over every other side with the same network, by that side's name.
+
+    The number of environments is also the same.
     """
     found = {}
     for name in results:
@@ -147,7 +148,7 @@ def run(options):
 
 # ---------------------------------------------------------------------------- parts of `device`
 def updates_of(shape, precision="float32"):
-    """The update of a shape of `device`, with products of a precision."""
+    """Return the update of a shape of `device`, with products of a precision."""
     *counts, num_epochs = shape
     return update_of(config_of(*counts, precision, num_epochs=num_epochs))
 
@@ -159,8 +160,9 @@ def on_device(shapes, repeats):
 
 
 def by_precision(shapes, repeats):
-    """Whole updates by the precision of products; `distance`: of the first update from that in
-    float32.
+    """Measure whole updates by the precision of products.
+
+    `distance`: of the first update from that in float32.
     """
     float32, *others = typing.get_args(Precision)
     sides, firsts = {}, {}
@@ -180,8 +182,9 @@ def by_precision(shapes, repeats):
 
 
 def memory_of(shape):
-    """Of one update: temporaries of the compiled program, and the device's own count of its
-    greatest use, alone in the process.
+    """Return the memory of one update, alone in the process.
+
+    It is the temporaries of the compiled program, and the device's own count of its greatest use.
     """
     update = updates_of(shape)
     jax.block_until_ready(update())

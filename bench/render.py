@@ -136,7 +136,7 @@ README = """
 
 
 def load(name, root=ROOT):
-    """The committed result of a bench. Raises DataError: missing, quick, or forced."""
+    """Return the committed result of a bench. Raises DataError: missing, quick, or forced."""
     path = root / "bench" / "results" / f"{name}.json"
     result = table.read(path)
     if result["quick"] or result.get("forced"):
@@ -148,25 +148,25 @@ def load(name, root=ROOT):
 
 
 def said(ratio, interval=None):
-    """A ratio of speeds with its interval and what it means; *slower* in bold."""
+    """Return a ratio of speeds with its interval and what it means; *slower* in bold."""
     word = table.compared(ratio, interval)
     within = f" ({' to '.join(map(number, interval))})" if interval else ""
     return f"{number(ratio)}x{within}: {f'**{word}**' if word == 'slower' else word}"
 
 
 def both(ratio):
-    """A ratio by the clock and per CPU second; empty where there is none."""
+    """Return a ratio by the clock and per CPU second; empty where there is none."""
     clocks = ("wall", "cpu")
     return [said(ratio[x], ratio.get(f"{x}_interval")) for x in clocks] if ratio else ["", ""]
 
 
 def row(*cells):
-    """A row of a Markdown table."""
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
 def raced(name, sides, ours, theirs, ratio):
-    """The row of a learner that was trained until the target."""
+    """Return the row of a learner that was trained until the target."""
     own, other = sides[ours], sides[theirs]
     times = [number(other["seconds"]), number(own["seconds"]), number(own["compile_seconds"])]
     sooner = [said(each["wall"]) for each in (ratio, ratio["with_compile"])]
@@ -174,16 +174,16 @@ def raced(name, sides, ours, theirs, ratio):
 
 
 def waited(name, found):
-    """The row of measured seconds, with their range."""
+    """Return the row of measured seconds, with their range."""
     return row(name, number(found["seconds"]), " to ".join(map(number, found["seconds_range"])))
 
 
 def rendered(template, root=ROOT):
-    """The lines of a template, from the results below `root`."""
+    """Return the lines of a template, from the results below `root`."""
     results = {name: load(name, root) for name in (*TABLES, *WAITS)}
 
     def source(name):
-        """A link to a result, and where it was measured."""
+        """Return a link to a result, and where it was measured."""
         stamp = results[name]["stamp"]
         where = f"{stamp['device']}, {stamp['cores']} cores, commit {stamp['commit']}"
         return f"[{name}.json](../bench/results/{name}.json): {where}"
@@ -201,8 +201,9 @@ def rendered(template, root=ROOT):
 
 
 def inserted(text, lines, name):
-    """`text` with its generated part replaced. Raises DataError where the markers do not stand
-    once, in order.
+    """Return `text` with its generated part replaced.
+
+    Raises DataError where the markers do not stand once, in order.
     """
     head, begin, rest = text.partition(f"{BEGIN}\n")
     _, end, tail = rest.partition(END)
@@ -225,7 +226,7 @@ def stale(root=ROOT):
 
 
 def main(argv):
-    """The command."""
+    """Run the command."""
     behind = stale()
     for path, text in behind.items():
         if "--check" not in argv:

@@ -1,5 +1,7 @@
-"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `Learning` on the
-NumPy twin, its vector environments over the twin, and the twin alone.
+"""Stable-Baselines3 as a side: MaskablePPO on the NumPy twin, vector environments, the twin alone.
+
+MaskablePPO is sb3-contrib's, with the mathematics of a `Learning`; the vector environments are over
+the twin.
 
 It is given what makes it fast: the environment in plain NumPy without wrappers or monitors, no
 logging, and the number of torch threads that a short trial finds faster. Everything here runs in a
@@ -41,8 +43,9 @@ INSTALL = 'pip install "jaxtrade[bench]"'
 
 
 def arguments(config):
-    """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh",
-    "relu").
+    """Return MaskablePPO's keyword arguments for the same mathematics.
+
+    `activation_fn` is a name ("tanh", "relu").
 
     Equal to float order: the network and its orthogonal start, Adam's epsilon, the bootstrap after
     a truncation, the mean over a minibatch, one gradient norm over policy and value parameters.
@@ -87,19 +90,19 @@ def arguments(config):
 
 
 def missing(*modules):
-    """What is missing of some packages of peers and how to get it; empty where nothing is."""
+    """Return what is missing of some packages of peers and how to get it; empty if nothing is."""
     names = [name.replace("_", "-") for name in modules if importlib.util.find_spec(name) is None]
     return f"{', '.join(names)} not installed: {INSTALL}" if names else ""
 
 
 def open_twin(path):
-    """The environment on the tape at `path`; for a process of its own, too."""
+    """Return the environment on the tape at `path`; for a process of its own, too."""
     return Twin(load(path))
 
 
 @contextmanager
 def taped(config, params):
-    """The path of the tape of an environment's configuration and parameters, for children."""
+    """Yield the path of the tape of an environment's configuration and parameters, for children."""
     with tempfile.TemporaryDirectory() as folder:
         save(make_tape(config, params), path := Path(folder) / "tape")
         yield str(path)
@@ -131,8 +134,9 @@ def iterate(model, steps, callback=None):
 
 
 def fastest(seconds_of, counts, rounds, worth=1.0):
-    """The number of threads to measure with, and seconds by number (the best of `rounds`, taking
-    turns).
+    """Return the number of threads to measure with, and seconds by number.
+
+    Seconds are the best of `rounds`, taking turns.
 
     A larger number has to be at least `worth` times as fast by the wall clock.
     """
@@ -147,8 +151,9 @@ def fastest(seconds_of, counts, rounds, worth=1.0):
 
 
 def choose_threads(envs, chosen, counts, worth=1.0):
-    """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as
-    `fastest`.
+    """Set torch to the fastest of the thread counts -> as `fastest`.
+
+    Whole iterations with short rollouts are timed.
     """
     import torch
 
@@ -171,9 +176,10 @@ def choose_threads(envs, chosen, counts, worth=1.0):
 
 
 def trainer(ppo, path, threads):
-    """For `Worker`: MaskablePPO with the mathematics of `ppo`, a `Learning` as JSON, on the tape at
-    `path`. The first repeat chooses the number of torch threads, for the children of a bench start
-    at the same time; every later one is one iteration.
+    """Train MaskablePPO for `Worker`, with the mathematics of `ppo`, on the tape at `path`.
+
+    ppo: a `Learning` as JSON. The first repeat chooses the number of torch threads, for the
+    children of a bench start at the same time; every later one is one iteration.
     """
     config = validate(Learning, ppo, "ppo")
     chosen, envs = arguments(config), vector_env(path, "dummy", config.num_envs)
@@ -187,8 +193,9 @@ def trainer(ppo, path, threads):
 
 
 class Learner:
-    """A new run of MaskablePPO. A call is one iteration and returns its mean reward per step: what
-    the environments gave, before SB3 adds the bootstrap of truncations to it.
+    """A new run of MaskablePPO. A call is one iteration and returns its mean reward per step.
+
+    The reward is what the environments gave, before SB3 adds the bootstrap of truncations to it.
     """
 
     def __init__(self, config, envs, seed):
@@ -208,8 +215,9 @@ class Learner:
 
 
 def stepped(path, kind, num_envs, num_steps):
-    """For `Worker`: `num_steps` steps of each of `num_envs` environments per repeat -> episodes that
-    ended. kind: "dummy" or "subproc".
+    """Take `num_steps` steps of each of `num_envs` environments per repeat, for `Worker`.
+
+    Returns the episodes that ended. kind: "dummy" or "subproc".
     """
     from sb3_contrib.common.maskable.utils import get_action_masks
 

@@ -1,5 +1,6 @@
-"""The market, task and learner that every bench shares, so that their figures can be read together;
-and what compiled programs of them say of themselves.
+"""The market, task and learner that every bench shares, so that their figures can be read together.
+
+Also what compiled programs of them say of themselves.
 
 Synthetic NQ minute bars (seed 0), task `manage` in relative scaling (228 slots, 7 actions), default
 account, costs, brackets and reward, episodes of one session that start anywhere in it.
@@ -35,9 +36,11 @@ World = namedtuple("World", "config env params market sessions")
 
 
 def config(sessions=SESSIONS, algorithm="ppo", **sections):
-    """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo`
-    holds all keys of the learner (`learning.sections_of`). Of another algorithm, what no section
-    names has the package's defaults.
+    """Return the shared configuration with some keys changed.
+
+    E.g. `config(ppo={"num_envs": 1024})`; `ppo` holds all keys of the learner
+    (`learning.sections_of`). Of another algorithm, what no section names has the package's
+    defaults.
     """
     own = fixed_sections() | {
         "algorithm": algorithm,
@@ -58,7 +61,7 @@ def _market(sessions):
 
 
 def world(sessions=SESSIONS, algorithm="ppo", **sections):
-    """That of `config(...)`."""
+    """Return the world of `config(...)`."""
     return world_of(config(sessions, algorithm, **sections))
 
 
@@ -80,8 +83,9 @@ def update_of(algorithm):
 
 
 class Update:
-    """One compiled update, with a state of its own. A call goes on from the state that the last one
-    left and returns all that it computes.
+    """One compiled update, with a state of its own.
+
+    A call goes on from the state that the last one left and returns all that it computes.
     """
 
     def __init__(self, algorithm, params):
@@ -96,15 +100,17 @@ class Update:
 
 
 def train_chunk(algorithm, state, params, updates):
-    """The program that `training.loop.train` runs, not a copy of it, traced and lowered: `updates`
-    updates, the state donated.
+    """Return the program that `training.loop.train` runs, not a copy of it, traced and lowered.
+
+    It is `updates` updates, the state donated.
     """
     return chunk_program(algorithm, updates).lower(state, params)
 
 
 def choose(mask, chance):
-    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1);
-    HOLD where that is 1 or more.
+    """Choose a legal action, all equally likely: int32[].
+
+    mask: bool[A]. chance: float32[] in [0, 1); HOLD where it is 1 or more.
 
     Written out action by action: a prefix sum over seven booleans would cost as much as the step.
     """
@@ -118,9 +124,10 @@ def choose(mask, chance):
 
 
 def stepping(env, num_envs, num_steps):
-    """(params, key) -> (sum of all that was seen, sum of final equities): `num_steps` fused steps
-    of `num_envs` environments under random legal actions; every slot of every observation enters
-    the sum.
+    """Return (params, key) -> (sum of all that was seen, sum of final equities).
+
+    It takes `num_steps` fused steps of `num_envs` environments under random legal actions; every
+    slot of every observation enters the sum.
     """
 
     def run(params, key):
@@ -149,9 +156,10 @@ def stepping(env, num_envs, num_steps):
 
 
 def host_transfers(program):
-    """Operation -> how often the optimised module of a compiled program has it, of those that reach
-    the host: Python callbacks (print, io_callback, pure_callback), infeed, outfeed, send, recv.
-    Empty where there is none.
+    """Count the operations of a compiled program that reach the host: operation -> how often.
+
+    They are counted in the optimised module: Python callbacks (print, io_callback, pure_callback),
+    infeed, outfeed, send, recv. Empty where there is none.
     """
     text = program.as_text()
     found = re.findall(rf"\s({'|'.join(HOST_OPERATIONS)})\(", text)
@@ -166,10 +174,11 @@ def temporary_bytes(program, steps):
 
 
 def stored(algorithm, state, params, num_steps):
-    """What the rollout's loop of an update writes -> bytes per environment step: `words`, the
-    packed transitions, and
-    `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA
-    may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout.
+    """Return what the rollout's loop of an update writes -> bytes per environment step.
+
+    `words`: the packed transitions. `memory`: that of a recurrent policy. Only arrays count that
+    the update still reads once dead code is removed. XLA may pad, or keep copies in another layout;
+    see `temporaries`. num_steps: of the rollout.
     """
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
     live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))

@@ -1,5 +1,4 @@
-"""What a user waits for before anything happens: `import jaxtrade`, and `jaxtrade --help`, against
-an empty Python.
+"""What a user waits for first: `import jaxtrade` and `jaxtrade --help`, against an empty Python.
 
 Every start is a process of its own, with the interpreter and the search path of this one. A repeat
 is the mean of `STARTS` starts. Python's compiled files are there: each side runs once before it
@@ -28,8 +27,9 @@ SIDES = {
 
 
 def start(words, times):
-    """Mean wall and CPU seconds of some starts of `python WORDS`. Raises CalledProcessError if one
-    fails.
+    """Return mean wall and CPU seconds of some starts of `python WORDS`.
+
+    Raises CalledProcessError if one fails.
     """
     root = Path(jaxtrade.__file__).resolve().parent.parent
 

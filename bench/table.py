@@ -36,7 +36,7 @@ def read(path):
 
 
 def refuse_full(paths):
-    """Raises ConfigError: a full result stands where a quick one would go."""
+    """Raise ConfigError: a full result stands where a quick one would go."""
     for path in paths:
         if path.exists() and not read(path)["quick"]:
             raise ConfigError(
@@ -45,8 +45,9 @@ def refuse_full(paths):
 
 
 def number(value, digits=3):
-    """To significant digits, with G, M or k from 10,000 on: 5.21M, 12.4k, 1,230, 0.74. Small whole
-    numbers whole.
+    """Write a number to significant digits, with G, M or k from 10,000 on.
+
+    E.g. 5.21M, 12.4k, 1,230, 0.74. Small whole numbers whole.
     """
     if isinstance(value, int) and abs(value) < 10_000:
         return f"{value:,}"
@@ -72,7 +73,7 @@ def rounded(value, digits=4):
 
 
 def shortened(node):
-    """A result with every float `rounded`."""
+    """Return a result with every float `rounded`."""
     if isinstance(node, Mapping):
         return {key: shortened(value) for key, value in node.items()}
     if isinstance(node, list | tuple):
@@ -81,8 +82,9 @@ def shortened(node):
 
 
 def ratio(results, ours, theirs):
-    """How many times as many steps per second `ours` makes, by wall and by CPU seconds (medians
-    over medians).
+    """Return how many times as many steps per second `ours` makes, by wall and by CPU seconds.
+
+    Both are medians over medians.
     """
     return {
         clock: results[ours][key] / results[theirs][key]
@@ -91,8 +93,9 @@ def ratio(results, ours, theirs):
 
 
 def sooner(ours, theirs, times=1):
-    """How many times as long `theirs`, `times` in a row, take as `ours` (`harness.durations`), by
-    both clocks.
+    """Return how many times as long `theirs`, `times` in a row, take as `ours`, by both clocks.
+
+    Both are `harness.durations`.
     """
     return {
         clock: times * theirs[key] / ours[key]
@@ -101,8 +104,10 @@ def sooner(ours, theirs, times=1):
 
 
 def compared(ratio, interval=None):
-    """What a ratio of speeds means, as it is shown. With an interval that holds one it is level;
-    without an interval, below one is slower, however little, and a little above is level.
+    """Say what a ratio of speeds means, as it is shown.
+
+    With an interval that holds one it is level; without an interval, below one is slower, however
+    little, and a little above is level.
     """
     seen = float(f"{ratio:.3g}")
     if interval:
@@ -121,7 +126,7 @@ def flat(node, joint=" / ", place=()):
 
 
 def found(result):
-    """What a result has found, by place; the ranges of measured figures among it."""
+    """Return what a result has found, by place; the ranges of measured figures among it."""
     return dict(flat({key: value for key, value in result.items() if key not in ABOUT}))
 
 
@@ -130,7 +135,7 @@ def is_number(value):
 
 
 def shown(value, place):
-    """A value in one line, with the unit that its name tells."""
+    """Return a value in one line, with the unit that its name tells."""
     if not is_number(value):
         return value if isinstance(value, str) else json.dumps(value)
     return size(value) if "bytes" in place.rpartition(" / ")[2] else number(value)
@@ -157,7 +162,7 @@ def text(result):
 
 
 def differences(old, new):
-    """What makes two results hard to compare: machine, versions, configuration, a quick run."""
+    """List what makes two results hard to compare: machine, versions, settings, a quick run."""
 
     def about(result):
         stamp = {key: result["stamp"].get(key) for key in (*STAMPED, "versions")}
@@ -171,8 +176,9 @@ def differences(old, new):
 
 
 def comparison(old, new):
-    """New over old for every number that both have; first what else differs between them, last what
-    one lacks.
+    """Return new over old for every number that both have.
+
+    First comes what else differs between them, last what one lacks.
     """
     before, after = found(old), found(new)
     lines = [f"  differs: {line}" for line in differences(old, new)]

@@ -69,8 +69,9 @@ GOAL = Goal("step", 0.9 * OPTIMUM, 8 * ROLLOUT)
 
 
 class Recent:
-    """What a run has given lately. One entry per call of `add`: an update, or a step of all
-    environments.
+    """What a run has given lately.
+
+    One entry per call of `add`: an update, or a step of all environments.
     """
 
     def __init__(self, goal):
@@ -79,7 +80,9 @@ class Recent:
         self._sum, self._count, self.steps = 0.0, 0, 0
 
     def add(self, steps, reward, episodes=0, returns=0.0):
-        """steps: environment steps taken. reward: their sum of rewards. episodes, returns: the
+        """Add an entry.
+
+        steps: environment steps taken. reward: their sum of rewards. episodes, returns: the
         episodes that ended, and the sum of their returns.
         """
         entry = (reward, steps) if self._goal.by == "step" else (returns, episodes)
@@ -100,8 +103,10 @@ class Recent:
         return self.mean >= self._goal.target
 
     def result(self, budget):
-        """reached; steps: until then, or the whole budget; last: mean of the last window, None if
-        it was never full.
+        """Return `reached`, `steps` and `last`.
+
+        steps: until then, or the whole budget; last: mean of the last window, None if it was never
+        full.
         """
         full = self._count >= self._goal.window
         steps = self.steps if self.reached else budget
@@ -109,8 +114,9 @@ class Recent:
 
 
 def config_of(num_envs, **more):
-    """The committed settings with `num_envs` environments; the steps and minibatches of an update
-    stay the same.
+    """Return the committed settings with `num_envs` environments.
+
+    The steps and minibatches of an update stay the same.
     """
     ppo = PPO | {"num_envs": num_envs, "num_steps": ROLLOUT // num_envs}
     return setting.config(SESSIONS, ppo=ppo, **SECTIONS | more)
@@ -124,9 +130,10 @@ REWARD = Summary(
 
 
 def ours(config, goal, seeds, budget, gymnax=""):
-    """For `Worker`: the first repeat traces and compiles, from no cache; each later one trains the
-    next seed until the target or the budget and gives `Recent.result`. gymnax: name of an
-    environment, empty for the market's.
+    """Train for `Worker`: each repeat gives `Recent.result`.
+
+    The first repeat traces and compiles, from no cache; each later one trains the next seed until
+    the target or the budget. gymnax: name of an environment, empty for the market's.
     """
     jax.config.update("jax_enable_compilation_cache", False)
     chosen, by = make_config(config), Goal(*goal)
@@ -150,8 +157,9 @@ def ours(config, goal, seeds, budget, gymnax=""):
 
 
 def stable_baselines(config, goal, seeds, budget, path, threads):
-    """For `Worker`: MaskablePPO under DummyVecEnv. The first repeat chooses the number of torch
-    threads.
+    """Train MaskablePPO under DummyVecEnv, for `Worker`.
+
+    The first repeat chooses the number of torch threads.
     """
     ppo = learning_of(make_config(config))
     envs = sb3.vector_env(path, "dummy", ppo.num_envs)
@@ -188,8 +196,10 @@ def compare(ours, theirs):
 
 
 def raced(sides, seeds):
-    """Side -> `summary`, with what it said when it had prepared. They train seed after seed in
-    turns, in a child each. sides: name -> `MODULE.FUNCTION`, its arguments, threads.
+    """Return side -> `summary`, with what it said when it had prepared.
+
+    They train seed after seed in turns, in a child each. sides: name -> `MODULE.FUNCTION`, its
+    arguments, threads.
     """
     work, first, found = {}, {}, {}
     with ExitStack() as stack:

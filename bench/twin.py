@@ -1,5 +1,4 @@
-"""The `manage` task as a Gymnasium environment in plain Python: what Stable-Baselines3 steps and
-trains on here.
+"""The `manage` task as a Gymnasium environment in plain Python, which Stable-Baselines3 trains on.
 
 Exactly the semantics of docs/semantics.md, as the tests' NumPy oracle has them: the rules and the
 order of events are the oracle's (letters 5a to 5k), its speed comes from integers in local
@@ -75,8 +74,9 @@ Tape = namedtuple("Tape", "rules sessions columns bars")
 
 
 def make_tape(config, params):
-    """The tape of an environment. Raises ConfigError at a configuration that the twin does not
-    cover.
+    """Return the tape of an environment.
+
+    Raises ConfigError at a configuration that the twin does not cover.
     """
     check_covered(config, params)
     starts, lasts, complete = (
@@ -94,7 +94,7 @@ def make_tape(config, params):
 
 
 def assembled(rules, sessions, columns):
-    """The tape of these bars."""
+    """Return the tape of these bars."""
     ticks, may_enter, per_atr, seen = columns
     rest = zip(ticks.tolist(), may_enter.tolist(), per_atr.tolist(), seen, strict=True)
     bars = tuple((*row, *others) for row, *others in rest)
@@ -102,7 +102,7 @@ def assembled(rules, sessions, columns):
 
 
 def check_covered(config, params):
-    """Raises ConfigError naming everything that the twin does not play."""
+    """Raise ConfigError naming everything that the twin does not play."""
     faults = [
         f"env.{key} = {getattr(config, key)} (only {value})"
         for key, value in COVERED.items()
@@ -124,7 +124,7 @@ def check_covered(config, params):
 
 
 def rules_of(config, params):
-    """The traced figures as Python's own numbers."""
+    """Return the traced figures as Python's own numbers."""
     contract, account = params.contract, params.account
     size = min(config.quantity, int(account.max_contracts))
     drawdown, daily_loss, target = map(int, (account.drawdown, account.daily_loss, account.target))
@@ -168,8 +168,10 @@ def session_columns(config, params, rows):
 
 
 def windows(config, view, rows):
-    """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features
-    then times; by the formula of `jaxtrade.data.device`.
+    """Return the windows before each row: float64[n, window * (F + 3)].
+
+    They are bars t - window .. t - 1 of each row t, oldest first, features then times; by the
+    formula of `jaxtrade.data.device`.
     """
     past = rows[:, None] + np.arange(-config.window, 0)
     now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
@@ -191,7 +193,7 @@ def save(tape, path):
 
 @functools.lru_cache(maxsize=2)
 def load(path):
-    """A tape that `save` wrote, once per process: its environments share it."""
+    """Return a tape that `save` wrote, once per process: its environments share it."""
     return assembled(*pickle.loads(Path(path).read_bytes()))
 
 
@@ -283,9 +285,7 @@ class Twin(gymnasium.Env):
         return bar[9].copy(), {"row": self.row}
 
     def _drawn(self):
-        """(slot, position on the tape): a session, then one of its decision bars, each drawn
-        uniformly.
-        """
+        """Draw (slot, position on the tape): a session, then a decision bar of it, uniformly."""
         slot = int(self.np_random.integers(len(self._tape.sessions)))
         session = self._tape.sessions[slot]
         if not self._rules.random_start:
@@ -317,8 +317,9 @@ class Twin(gymnasium.Env):
 
     # ------------------------------------------------------------------- step
     def action_masks(self):
-        """bool[7] of the observation last given. Raises ResetNeeded where there is none to act
-        on.
+        """Return bool[7] of the observation last given.
+
+        Raises ResetNeeded where there is none to act on.
         """
         mask = self._choice[1]
         if mask is None:
@@ -337,8 +338,9 @@ class Twin(gymnasium.Env):
         return HOLD
 
     def step(self, action):
-        """One bar -> (observation, reward, terminated, truncated, info). Raises ResetNeeded,
-        InvalidAction.
+        """Step one bar -> (observation, reward, terminated, truncated, info).
+
+        Raises ResetNeeded, InvalidAction.
         """
         action = index(action)
         if action not in self._choice[0]:
@@ -377,7 +379,7 @@ class Twin(gymnasium.Env):
         return observation, reward, not truncated, truncated, info
 
     def _traded_bar(self, action, at, bar):
-        """A bar of an account with a position or an order -> (reward, end)."""
+        """Step a bar of an account with a position or an order -> (reward, end)."""
         worth, fees, slippage, be_ticks, drawdown, cap, live, scale = self._figures
         open_, high, low, close, _, _, trail, _, _, _ = bar
         side, balance, high_water = self._side, self.balance, self.high_water
@@ -456,7 +458,10 @@ class Twin(gymnasium.Env):
         return BY_FLAT if complete else BY_END_OF_DATA
 
     def _ended(self, filled, floor):
-        """The end by an account's rules after a fill, or at a limit; `floor`: that of the equity."""
+        """Return the end by an account's rules after a fill or at a limit.
+
+        `floor`: that of the equity.
+        """
         rules, end = self._rules, GOES_ON
         if filled and not self._traded:
             self._traded = True
@@ -471,8 +476,9 @@ class Twin(gymnasium.Env):
         return TARGET if not end and flat and self.balance >= rules.target else end  # 5j
 
     def _over(self, at):
-        """The end at a session's flat bar or at the step limit; GOES_ON at the first bar of the
-        next session.
+        """Return the end at a session's flat bar or at the step limit.
+
+        GOES_ON at the first bar of the next session.
         """
         slot, sessions, rules = self._slot, self._tape.sessions, self._rules
         if at == self._flat:

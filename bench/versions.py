@@ -1,5 +1,6 @@
-"""Measure this version against another checkout of jaxtrade (`--code DIR`): sides take turns, each in
-processes of its own.
+"""Measure this version against another checkout of jaxtrade (`--code DIR`).
+
+Sides take turns, each in processes of its own.
 
 `env`: the environment alone. `small`, `large`, `default`: whole PPO updates, as in `ppo_train`;
 `default` is 64x64 with 256 environments x 128 steps. Each version computes with the number of
@@ -52,14 +53,15 @@ REPEATS_OF_COMMANDS = 5  # at most: each takes half a minute
 
 
 def threads(shape, new):
-    """The compute threads that a version chooses for a shape."""
+    """Return the compute threads that a version chooses for a shape."""
     cores = harness.cores()
     return threads_of(setting.config(ppo=shape), cores) if new and "hidden" in shape else cores
 
 
 def command(code, quick, caches=None):
-    """One `jaxtrade train quickstart` from its start to its end, with the threads that it chooses
-    itself.
+    """Run `jaxtrade train quickstart` once, with the threads that it chooses itself.
+
+    It is timed from its start to its end.
     """
     names = ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME")
     with tempfile.TemporaryDirectory() as folder:
@@ -78,8 +80,9 @@ def command(code, quick, caches=None):
 
 
 def commands(codes, options):
-    """The whole command with empty caches (cold) and with filled ones (warm) -> what its sides
-    took, by name.
+    """Run the whole command with empty caches (cold) and with filled ones (warm).
+
+    Returns what its sides took, by name.
     """
     work = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +95,7 @@ def commands(codes, options):
 
 
 def computed(codes, options):
-    """The shapes of both versions, interleaved -> side by name."""
+    """Measure the shapes of both versions, interleaved -> side by name."""
     sessions = 4 if options.quick else setting.SESSIONS
     with ExitStack() as stack:
         sides, chosen = {}, {}

@@ -1,5 +1,6 @@
-"""One shape of one version: `versions_child.py SHAPE SESSIONS` answers each line on stdin by the
-seconds of a repeat, by the clock and those of the CPU.
+"""One shape of one version: `versions_child.py SHAPE SESSIONS` answers each line on stdin.
+
+The answer is the seconds of a repeat, by the clock and those of the CPU.
 
 SHAPE is JSON: keys of the learner, or of the environment alone (`num_envs`, `num_steps`). The package
 and its benches are those that PYTHONPATH finds first. Only functions that both versions have are
@@ -17,14 +18,15 @@ import jax
 
 
 def module(old, new):
-    """A module of the benches that was called otherwise in earlier versions."""
+    """Return a module of the benches that was called otherwise in earlier versions."""
     known = importlib.util.find_spec(f"bench.{old}") is not None
     return importlib.import_module(f"bench.{old if known else new}")
 
 
 def work_of(shape, sessions):
-    """What one repeat does: an update from the state that the last one left, or steps of the
-    environment.
+    """Return what one repeat does.
+
+    It is an update from the state that the last one left, or steps of the environment.
     """
     setting = importlib.import_module("bench.setting")
     if "hidden" not in shape:

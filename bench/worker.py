@@ -1,5 +1,7 @@
-"""Work in a process of its own: torch and its threads beside JAX and its threads would disturb each
-other, and a GPU's memory, or a whole TPU, belongs to one process.
+"""Work in a process of its own, apart from torch or JAX in the process that asks.
+
+Torch and its threads beside JAX and its threads would disturb each other, and a GPU's memory, or a
+whole TPU, belongs to one process.
 
     with Worker("sb3", "trainer", {"num_envs": 4}, threads=1) as worker:
         sample = worker.run()          # one repeat of `bench.sb3.trainer(num_envs=4)`
@@ -49,8 +51,10 @@ class LateError(WorkerError):
 
 
 class Child:
-    """A process that answers each line on its stdin by a line of JSON: a `Reply`, and the ticks of
-    its sides (`idle`). name: for messages. variables: its environment.
+    """A process that answers each line on its stdin by a line of JSON.
+
+    The line is a `Reply`, and the ticks of its sides (`idle`). name: for messages. variables: its
+    environment.
     """
 
     def __init__(self, name, words, variables):
@@ -131,8 +135,9 @@ def finding(first, variables=os.environ):
 
 
 def once(name, arguments, seconds=None, variables=None):
-    """What `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process. What it
-    prints goes to stderr.
+    """Return what `MODULE.FUNCTION(**arguments)` of this package returns, in a fresh process.
+
+    What it prints goes to stderr.
 
     Raises WorkerError: it failed; LateError: it did not end in time.
     """
@@ -142,7 +147,7 @@ def once(name, arguments, seconds=None, variables=None):
 
 
 def call(name, arguments):
-    """The work of `once`."""
+    """Do the work of `once`."""
     yield
     yield loaded(name)(**arguments)
 
@@ -166,8 +171,9 @@ def cpu_seconds():
 
 
 def serve(argv):
-    """The child: argv[1:] package, module, function, arguments. What the work prints goes to
-    stderr.
+    """Run as the child: argv[1:] package, module, function, arguments.
+
+    What the work prints goes to stderr.
     """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -183,9 +189,10 @@ def serve(argv):
 
 
 def peak_resident():
-    """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in
-    bytes. On Linux `ru_maxrss` begins with the peak of the process that started this one, so it is
-    asked last.
+    """Return bytes of this process at its peak.
+
+    Linux and `ru_maxrss` there tell them in kB, macOS in bytes. On Linux `ru_maxrss` begins with
+    the peak of the process that started this one, so it is asked last.
     """
     if sys.platform == "win32":
         import psutil

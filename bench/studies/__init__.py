@@ -23,14 +23,15 @@ LEVEL, DRAWS = 0.9, 10_000
 
 
 def interval(statistic, *samples):
-    """The percentile interval of a statistic of samples, each drawn anew (Efron 1979)."""
+    """Return the percentile interval of a statistic of samples, each drawn anew (Efron 1979)."""
     given = {"n_resamples": DRAWS, "confidence_level": LEVEL, "method": "percentile", "rng": 0}
     return list(stats.bootstrap(samples, statistic, **given).confidence_interval)
 
 
 def training(algorithm, updates, names=()):
-    """A function (state, params) -> (state after these updates, metrics of these names, [updates,
-    ...]).
+    """Return a function (state, params) -> (state, metrics) of these updates.
+
+    The state is that after them; the metrics are those of these names, [updates, ...].
     """
 
     def train(state, params):
@@ -44,7 +45,7 @@ def training(algorithm, updates, names=()):
 
 
 def main(name, about, run):
-    """The command of a study. run: (quick) -> its result."""
+    """Run the command of a study. run: (quick) -> its result."""
     parser = argparse.ArgumentParser(prog=f"python -m bench.studies.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help="small; writes nothing")
     quick = parser.parse_args().quick

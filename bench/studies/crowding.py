@@ -1,5 +1,4 @@
-"""Crowding against impact: what agents that share a market earn and do, by how much their orders
-move the price.
+"""Crowding against impact: what agents of one market earn, by how much their orders move the price.
 
 Eight agents train with PPO on the mean-reverting chain (docs/data.md), where all of them can
 find the same edge. Between the runs only `shared.kappa` changes; it is an argument of one compiled
@@ -37,23 +36,22 @@ FIGURES = NAMES.split()
 
 
 def config_of(kappa, quick):
-    """The configuration of one run."""
+    """Return the configuration of one run."""
     more = " train.total_timesteps=4_096" if quick else ""
     return load_config(None, f"{SETTINGS} shared.kappa={kappa}{more}".split())
 
 
 def trainer(setup):
-    """The compiled function (keys of the agents, parameters) -> metrics [updates, agents] of a
-    whole training.
-    """
+    """Compile a whole training: (keys of the agents, parameters) -> metrics [updates, agents]."""
     algorithm = setup.stack.wrap(setup.algorithm)
     train = training(algorithm, setup.plan.total_updates, FIGURES)
     return jax.jit(lambda keys, params: train(algorithm.init(keys, params), params)[1])
 
 
 def ends(metrics):
-    """Means over the last quarter of the updates and over the agents, where the figure is
-    defined.
+    """Take means over the last quarter of the updates and over the agents.
+
+    They are of what is defined.
     """
     found = {}
     for name, values in metrics.items():

@@ -1,5 +1,4 @@
-"""Does a curriculum help? Steps to a target reward in the last task, against training it from
-scratch.
+"""Does a curriculum help? Steps to a target reward in the last task, against training from scratch.
 
 Market, target and hyper-parameters are those of `time_to_reward_settings` (the mean-reverting
 chain, whose optimum dynamic programming gives; tasks as they are, account rules off). `manage` and
@@ -32,7 +31,7 @@ NUM_ENVS = 16
 
 
 def config_of(task):
-    """The committed settings with another task."""
+    """Return the committed settings with another task."""
     return chosen.config_of(NUM_ENVS, env={"task": task})
 
 
@@ -49,7 +48,7 @@ class Phase:
         self._train = jax.jit(training(agents, updates, ["reward"]))
 
     def start(self, before=None):
-        """The first states of all seeds; of a later phase with the policies of the one before."""
+        """Return the first states of all seeds; a later phase takes the policies before it."""
         fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
         if before is None:
             return fresh
@@ -69,7 +68,10 @@ class Phase:
 
 
 def updates_to_target(rewards):
-    """Updates until the mean of the last `WINDOW` is at the target, or all of them and False."""
+    """Count updates until the mean of the last `WINDOW` is at the target.
+
+    Where it never is: all of them, and False.
+    """
     for done in range(WINDOW, len(rewards) + 1):
         if np.mean(rewards[done - WINDOW : done]) >= TARGET:
             return done, True
@@ -77,8 +79,9 @@ def updates_to_target(rewards):
 
 
 def summary(rewards, before):
-    """Environment steps of every seed until the target; before: updates of earlier phases, counted
-    along.
+    """Return environment steps of every seed until the target.
+
+    before: updates of earlier phases, counted along.
 
     first_reward_each: reward per step of the first rollout, before any update of this task.
     """
@@ -106,8 +109,10 @@ def over(ours, theirs, axis=None):
 
 
 def run(quick):
-    """`sides`: the last task from scratch, and after a curriculum by both counts. `ratios`:
-    scratch's steps over the curriculum's, above 1 where the curriculum needs fewer.
+    """Return `sides` and `ratios`.
+
+    `sides`: the last task from scratch, and after a curriculum by both counts. `ratios`: scratch's
+    steps over the curriculum's, above 1 where the curriculum needs fewer.
     """
     budget, early, seeds = (4, 2, 2) if quick else (UPDATES, EARLY, SEEDS)
     before = None

@@ -1,5 +1,4 @@
-"""How the defaults of PPO were chosen, and what they reach: a sweep over problems whose optimum is
-known.
+"""How PPO's defaults were chosen, and what they reach: a sweep over problems of known optimum.
 
     python -m bench.studies.defaults                     every cell that bench/studies/results/defaults.json lacks
     python -m bench.studies.defaults --part final        only one part: sweep, scales or final
@@ -36,8 +35,9 @@ LAST = ("entropy", "approx_kl", "clip_fraction", "explained_variance")
 
 
 def trained(cell, config, world):
-    """Train every variant and seed of a cell as one program, and judge the greedy policies on the
-    way.
+    """Train every variant and seed of a cell as one program.
+
+    The greedy policies are judged on the way.
     """
     per_update = config.rollout.num_envs * config.rollout.num_steps
     updates = max(cell.steps // per_update, cell.points)
@@ -92,14 +92,12 @@ def _rounded(values, *shape):
 
 
 def quick(cell):
-    """The same program for a few updates."""
+    """Return the same program for a few updates."""
     return cell._replace(steps=1, seeds=1, points=1, variants=dict(list(cell.variants.items())[:2]))
 
 
 def run(cells, out, again=False):
-    """Compute the cells that the result at `out` lacks (again: all of them), and write it after
-    each.
-    """
+    """Compute the cells that the result at `out` lacks (again: all), and write it after each."""
     text = out.read_text(encoding="utf-8") if out.exists() else '{"cells": {}}'
     result = json.loads(text)
     for number, cell in enumerate(cells):
@@ -129,7 +127,7 @@ def run(cells, out, again=False):
 
 
 def main(arguments=None):
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.studies.defaults", description=__doc__.split("\n")[0]
     )

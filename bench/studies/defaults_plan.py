@@ -1,5 +1,6 @@
-"""The cells of the sweep: which settings are tried on which problems. A cell is one compiled
-program.
+"""The cells of the sweep: which settings are tried on which problems.
+
+A cell is one compiled program.
 
 Tunable floats are leaves of the training state, so that all variants and seeds of a cell are one
 population. Static keys (counts, widths, ...) take a cell each.
@@ -94,7 +95,7 @@ PLAIN = {"": {}}
 
 
 def sweep():
-    """The cells from which the defaults are chosen."""
+    """Return the cells from which the defaults are chosen."""
     short, seeds, centre = 200_000, 2, tuple(CENTRE.split())
     on = ("reversion", "trend", "martingale", "reversion, entry", "Acrobot", "ES week")
     both = [*((problem, "mlp") for problem in on), ("reversion", "gru")]
@@ -108,7 +109,7 @@ def sweep():
 
 
 def scales():
-    """The defaults with other numbers of environments and other lengths."""
+    """Return the defaults with other numbers of environments and other lengths."""
     sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
     sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
     runs = [(size, steps, 2) for size in sizes for steps in (200_000, 800_000)]
@@ -126,7 +127,7 @@ reversion, advised
 
 
 def final():
-    """The old and the new defaults, 8 seeds each, with curves."""
+    """Return the old and the new defaults, 8 seeds each, with curves."""
     old = tuple(OLD.split())
     new = [("mlp", name.strip()) for name in NEW.split(";")]
     new += [("gru", name) for name in ("reversion", "trend", "reversion, entry")]
@@ -145,6 +146,6 @@ PARTS = {"sweep": sweep, "scales": scales, "final": final}
 
 
 def settings_of(cell):
-    """What a cell's result was made with: it is computed again where this has changed."""
+    """Return what a cell's result was made with: it is computed again where this has changed."""
     keys = ("variants", "steps", "seeds", "points")
     return {"static": list(cell.static)} | {key: getattr(cell, key) for key in keys}

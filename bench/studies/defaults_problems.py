@@ -1,5 +1,4 @@
-"""What the defaults of PPO are chosen on: markets whose optimum is known, control problems, and
-real bars.
+"""What PPO's defaults are chosen on: markets of known optimum, control problems, and real bars.
 
 A score is 1 for the optimum. A market with an optimum above 0: money of the greedy policy over that
 of the optimum, on 100 sessions of a path that no training has seen. The martingale, where staying
@@ -75,8 +74,9 @@ World = namedtuple("World", "env params judge")
 
 
 def config_of(problem, network, static=()):
-    """The configuration of a problem: the defaults (real bars: those of the quickstart) with some
-    keys set.
+    """Return the configuration of a problem: the defaults with some keys set.
+
+    Of real bars, the defaults are those of the quickstart.
     """
     base = "quickstart" if problem.kind == "bars" else None
     keys = f"{MARKET if problem.kind == 'market' else ''} {problem.keys} network.kind={network}"
@@ -84,7 +84,7 @@ def config_of(problem, network, static=()):
 
 
 def world_of(problem, config):
-    """The problem's environment. config: from `config_of`."""
+    """Return the problem's environment. config: from `config_of`."""
     if problem.kind == "control":
         env, params = from_gymnax(problem.environment)
         return World(env, params, _Returns(env, params, problem.environment))
@@ -152,7 +152,7 @@ def _session(env, algorithm, length):
 
 
 def score_of(problem, dollars):
-    """The score of dollars per fresh session."""
+    """Return the score of dollars per fresh session."""
     return dollars / problem.optimum if problem.optimum > 0 else 1.0 - dollars / problem.random
 
 

@@ -1,15 +1,14 @@
-"""Does population-based training help? Against random search of the same budget, and against its
-own first settings.
+"""Does population-based training help? Against random search, and against its own first settings.
 
-Market: the mean-reverting chain (docs/data.md), task `manage`, account rules off, with
-    sessions for validation and
-others that nothing is chosen by. Each repeat draws settings for `AGENTS` agents and trains them
-twice from the same seeds, for the same number of steps: once with events (`evolve.every`), once
-with the settings as drawn (random search). Both name a winner by the validation sessions. What is
-compared is the greedy policy's reward per held-out session: of the two winners, and of the median
-agent of the random search, which is the median of the first settings. Market, ranges and lengths
-were chosen in trials with other seeds, so that the first settings differ in what they reach: where
-every agent finds the optimum, there is nothing to compare.
+Market: the mean-reverting chain (docs/data.md), task `manage`, account rules off, with sessions for
+validation and others that nothing is chosen by. The random search has the same budget. Each repeat
+draws settings for `AGENTS` agents and trains them twice from the same seeds, for the same number of
+steps: once with events (`evolve.every`), once with the settings as drawn (random search). Both name
+a winner by the validation sessions. What is compared is the greedy policy's reward per held-out
+session: of the two winners, and of the median agent of the random search, which is the median of
+the first settings. Market, ranges and lengths were chosen in trials with other seeds, so that the
+first settings differ in what they reach: where every agent finds the optimum, there is nothing to
+compare.
 """
 
 import json
@@ -43,7 +42,7 @@ SIDES = ("evolution", "random search", "median of the first settings")
 
 
 def config_of(agents, seed):
-    """The configuration of a repeat."""
+    """Return the configuration of a repeat."""
     keys = f"evolve.keys={json.dumps(KEYS)}"
     own = (f"seed={seed}", f"train.num_seeds={agents}", keys, "evolve.every=1")
     return load_config(None, [*MARKET.split(), *LEARNER.split(), *own])
@@ -78,7 +77,7 @@ class Trial:
         return total_rewards(*given) / int(sessions.count)
 
     def trained(self, seed, evolves):
-        """The last state of the agents of one repeat."""
+        """Return the last state of the agents of one repeat."""
         state = self._init(Stack.of(self.agents).keys(seed), self.setup.params)
         for update in range(self.period, self.updates + 1, self.period):
             state = self._chunk(state, self.setup.params)
@@ -114,7 +113,9 @@ def difference(ours, theirs):
 
 
 def run(quick):
-    """`held_out`: reward per held-out session of each side, by repeat. `differences`: of
+    """Return `held_out` and `differences`.
+
+    `held_out`: reward per held-out session of each side, by repeat. `differences`: of
     population-based training from the others, paired by repeat.
     """
     shape = QUICK if quick else {"agents": AGENTS, "updates": UPDATES, "period": PERIOD}

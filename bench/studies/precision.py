@@ -1,5 +1,6 @@
-"""Learning curves with matrix products in float32, TF32 and bfloat16: 8 seeds each, on a task whose
-optimum is known.
+"""Learning curves with matrix products in float32, TF32 and bfloat16, on a task of known optimum.
+
+There are 8 seeds each.
 
 Task and hyper-parameters are those of `time_to_reward`, with 64 environments. A curve is the mean
 reward per step of each update, while the policy explores, as a share of the optimum. The seeds are
@@ -32,8 +33,10 @@ QUICK_UPDATES = 3
 
 
 def curves_of(precision, seeds, updates):
-    """Shares of the optimum, float64[updates, seeds], and the largest ratio error of each seed,
-    float64[seeds].
+    """Return curves and errors.
+
+    Curves are shares of the optimum, float64[updates, seeds]; errors are the largest ratio error of
+    each seed, float64[seeds].
     """
     config = config_of(NUM_ENVS, compute={"precision": precision})
     env, params = load_world(config)
@@ -50,8 +53,9 @@ def curves_of(precision, seeds, updates):
 
 
 def summary(shares, errors, reference, last):
-    """Figures of one precision. shares, reference: float64[updates, seeds], the latter of
-    float32.
+    """Return the figures of one precision.
+
+    shares, reference: float64[updates, seeds], the latter of float32.
     """
     ends, compared = shares[-last:].mean(axis=0), reference[-last:].mean(axis=0)
     found = {

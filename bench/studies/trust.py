@@ -48,7 +48,7 @@ Path = namedtuple("Path", "close followed")
 
 
 def layout_of(market):
-    """The layout of the training sessions of the shipped configuration `advised`."""
+    """Return the layout of the training sessions of the shipped configuration `advised`."""
     config = load_config("advised")
     train = split_sessions(market, config.split)["train"]
     first, last = map(np.asarray, (market.data.sessions.first, market.data.sessions.last))
@@ -85,7 +85,7 @@ def markets_of(market, layout, horizon):
 
 
 def persistent(bars):
-    """A random side, kept for a geometric number of bars with this mean."""
+    """Return an opinion: a random side, kept for a geometric number of bars with this mean."""
 
     def opinion(random, _, layout):
         turns = random.random(layout.bars) < 1 / bars
@@ -96,12 +96,12 @@ def persistent(bars):
 
 
 def always(side):
-    """The same side at every bar."""
+    """Return an opinion: the same side at every bar."""
     return lambda random, path, layout: np.full(layout.bars, side, np.int8)
 
 
 def trend(bars):
-    """The side of the move of the last bars."""
+    """Return an opinion: the side of the move of the last bars."""
 
     def opinion(_, path, layout):
         before = np.concatenate([np.full(bars, path.close[0]), path.close[:-bars]])
@@ -111,8 +111,9 @@ def trend(bars):
 
 
 def skilled(share):
-    """The side that pays, with this probability; at bars without one, a random side. As
-    `mock:skilled`.
+    """Return an opinion: the side that pays, with this probability; as `mock:skilled`.
+
+    At bars without such a side it is a random one.
     """
 
     def opinion(random, path, layout):
@@ -153,9 +154,7 @@ def answers(opinion, layout, random, ranges):
 
 
 def trusts_of(config, bars):
-    """A compiled function: (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after
-    each update.
-    """
+    """Compile (deltas [D, U, ...], followed [D, T]) -> trust float32[D, U, B] after each update."""
 
     def one(deltas, followed):
         def step(outcomes, delta):
@@ -168,14 +167,15 @@ def trusts_of(config, bars):
 
 
 def interval(hits, draws):
-    """The 95 % interval of a share (Clopper and Pearson 1934)."""
+    """Return the 95 % interval of a share (Clopper and Pearson 1934)."""
     return list(stats.binomtest(hits, draws).proportion_ci())
 
 
 def measured(trust):
-    """Figures of trust float[D, U, B]: the share of draws with trust after the last update, its
-    interval, the share that ever had trust, and the mean size of trust after the last update (its
-    largest range).
+    """Return the figures of trust float[D, U, B].
+
+    They are the share of draws with trust after the last update, its interval, the share that ever
+    had trust, and the mean size of trust after the last update (its largest range).
     """
     draws, last = len(trust), np.abs(trust[:, -1]).max(axis=-1)
     hits = int((last > 0).sum())

@@ -1,4 +1,5 @@
 """`jaxtrade advise`, its flags and where each action is handled, and `jaxtrade ablate advisor`.
+
 Imports no heavy library at load time.
 """
 

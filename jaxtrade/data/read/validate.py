@@ -1,4 +1,5 @@
 """Columns as fields, rows as one contract, cells as prices: each with the faults that it has.
+
 Nothing is repaired.
 
 The faults of single cells are added to the table, so that one message can list all of them. Where
