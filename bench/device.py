@@ -150,9 +150,10 @@ def kept_in(folder):
 
 
 def flags(deterministic=True):
-    """Return XLA's flags of a job: this process's, and those for the same bits unless told otherwise.
+    """Return XLA's flags of a job.
 
-    With the latter `jaxtrade train` has the same bits on a GPU (compute.deterministic).
+    They are this process's and, unless told otherwise, those by which `jaxtrade train` has the same
+    bits on a GPU (compute.deterministic).
     """
     own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
     if deterministic:

@@ -63,8 +63,9 @@ def ticks(path=STAT):
 
 
 class Ledger:
-    """Ticks of every side that was timed. A side that takes turns in several comparisons counts
-    once in each.
+    """Ticks of every side that was timed.
+
+    A side that takes turns in several comparisons counts once in each.
     """
 
     def __init__(self, read=ticks):
