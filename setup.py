@@ -1,8 +1,8 @@
-"""Finds the packages; and the commit of the source goes into every wheel and source distribution, as
-`jaxtrade/_commit.txt`.
+"""Finds the packages, and puts the commit of the source into every wheel and source distribution.
 
-Everything else about the package is in pyproject.toml. A build without the git history (from a source distribution,
-for example) passes on the commit that it finds there, or has none.
+The commit is in `jaxtrade/_commit.txt`. Everything else about the package is in pyproject.toml. A
+build without the git history (from a source distribution, for example) passes on the commit that it
+finds there, or has none.
 """
 
 from __future__ import annotations

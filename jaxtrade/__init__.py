@@ -39,8 +39,9 @@ def __dir__() -> list[str]:
 
 
 class _Moved:
-    """Finds public names where they were in earlier versions, for one more version. It is a finder
-    and a loader of `importlib`, whose classes take a while to load.
+    """Finds public names where they were in earlier versions, for one more version.
+
+    It is a finder and a loader of `importlib`, whose classes take a while to load.
     """
 
     HOMES = frozenset(

@@ -1,5 +1,6 @@
-"""The public names, one a line, and where each is. Type checkers read this file, and
-`__init__.py` does too.
+"""The public names, one a line, and where each is.
+
+Type checkers read this file, and `__init__.py` does too.
 """
 
 from jaxtrade.config import RunConfig as RunConfig

@@ -1,5 +1,6 @@
-"""The `jaxtrade` command, and `python -m jaxtrade`. Ctrl-C works from here on, so that it works
-during imports.
+"""The `jaxtrade` command, and `python -m jaxtrade`.
+
+Ctrl-C works from here on, so that it works during imports.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ class JaxtradeError(Exception):
 
 
 class ConfigError(JaxtradeError):
-    """A configuration key or value that cannot be used. Names the key and, for an unknown key, the
-    nearest one.
+    """A configuration key or value that cannot be used.
+
+    Names the key and, for an unknown key, the nearest one.
     """
 
 
@@ -76,24 +77,27 @@ class OutOfMemoryError(JaxtradeError):
 
 
 class PreemptedError(JaxtradeError):
-    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed. A command with nothing
-    to save ends with this code too, at once (`interrupt`).
+    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed.
+
+    A command with nothing to save ends with this code too, at once (`interrupt`).
     """
 
     exit_code = 75
 
 
 class InterruptedRunError(JaxtradeError):
-    """Ctrl-C: a run stopped at a chunk border, saved, and can be resumed; other commands stopped at
-    once.
+    """Ctrl-C: a run stopped at a chunk border, saved, and can be resumed.
+
+    Other commands stop at once.
     """
 
     exit_code = 130
 
 
 class ProcessLostError(JaxtradeError):
-    """Another process of the run has ended, or does not answer. All of them must be started
-    again.
+    """Another process of the run has ended, or does not answer.
+
+    All of them must be started again.
     """
 
     exit_code = 69

@@ -1,6 +1,6 @@
-"""Ctrl-C of the command: the process ends with exit code 130 within two seconds, whatever it is
-doing. SIGTERM of a command that can be resumed: it ends with 75, at once if there is nothing to
-save.
+"""Ctrl-C of the command: whatever it does, the process ends with exit code 130 within two seconds.
+
+SIGTERM of a command that can be resumed: it ends with 75, at once if there is nothing to save.
 
 Python runs a signal handler in the main thread, between two steps of Python code. While XLA
 compiles or computes, the main thread takes no such step, and no exception can stop XLA. So the

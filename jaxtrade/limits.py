@@ -1,5 +1,4 @@
-"""How much this machine may use: physical memory, and the limits of the control groups that a
-process runs in.
+"""How much this machine may use: physical memory, and the limits of a process's control groups.
 
 Imports no library, so that the doctor works where nothing else does. POSIX-only calls are used only
 if the platform has them; each has an alternative.
@@ -19,8 +18,9 @@ NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """Limits of the control group; None means no limit. CPUs may be a fraction; memory is in
-    bytes.
+    """Limits of the control group; None means no limit.
+
+    CPUs may be a fraction; memory is in bytes.
     """
 
     cpus: float | None = None

@@ -1,5 +1,6 @@
-"""Tables of the parts that a configuration chooses by name. Imports neither JAX nor the parts:
-names are checked early.
+"""Tables of the parts that a configuration chooses by name.
+
+Imports neither JAX nor the parts: names are checked early.
 
 A new built-in part is its own module and one row here. A user's part is registered from outside
 (`registry.Registry`).

@@ -1,5 +1,6 @@
-"""Parts that a configuration chooses by name, such as tasks, networks and learners (`parts.py`
-lists the kinds).
+"""Parts that a configuration chooses by name, such as tasks, networks and learners.
+
+`parts.py` lists the kinds.
 
 A built-in part is listed as `module:attribute` and imported when it is first used, so that names
 can be checked before JAX is loaded. A user's module adds its own parts with `register`; `jaxtrade
@@ -49,9 +50,11 @@ class Registry(Generic[PartT]):
     """Names -> parts of one kind, in the order in which they were added."""
 
     def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
-        """Args:
-        kind: what the parts are, in error messages ("task").
-        built_in: name -> `module:attribute`.
+        """Build the table of one kind of part.
+
+        Args:
+            kind: what the parts are, in error messages ("task").
+            built_in: name -> `module:attribute`.
         """
         self.kind = kind
         self._built_in = dict(built_in)

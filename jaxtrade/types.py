@@ -58,8 +58,9 @@ class IntrabarPath(struct.PyTreeNode):
 
 
 class TickValue(struct.PyTreeNode):
-    """Value of one tick of one contract in each bar, for a market whose profits arise in another
-    currency.
+    """Value of one tick of one contract in each bar.
+
+    It is for a market whose profits arise in another currency.
 
     times, over: int32[T] > 0. One tick is worth times / over mills (at least 1), at the exchange
         rate that is known at the bar's open. Every fill and mark of the bar is converted at this
@@ -71,8 +72,9 @@ class TickValue(struct.PyTreeNode):
 
 
 class Quotes(struct.PyTreeNode):
-    """The ask side of two-sided bars: open, high, low, close are int32[T] ticks, never below the
-    bid.
+    """The ask side of two-sided bars: open, high, low, close, never below the bid.
+
+    They are int32[T] ticks.
     """
 
     open: Array
@@ -82,8 +84,9 @@ class Quotes(struct.PyTreeNode):
 
 
 class MarketView(struct.PyTreeNode):
-    """The float part of the market: the only floats that an observation reads (formula:
-    `data.device`).
+    """The float part of the market: the only floats that an observation reads.
+
+    Formula: `data.device`.
 
     value: float32[T, F + 3] one column per feature, then three time columns.
     level: float32[T, F + 3] whole ticks that prices are relative to. None (static) if no column
@@ -110,8 +113,9 @@ class MarketView(struct.PyTreeNode):
 
 
 class MarketData(struct.PyTreeNode):
-    """A market on device: a traced argument inside `EnvParams`. A closure would compile it into the
-    program.
+    """A market on device: a traced argument inside `EnvParams`.
+
+    A closure would compile it into the program.
 
     open, high, low, close: int32[T] ticks; the bid if the bars are two-sided.
     tr_sum: int32[T] sum of the last 14 true ranges (two-sided: of the mid price) in ticks, with
@@ -142,8 +146,9 @@ class MarketData(struct.PyTreeNode):
 
     @property
     def mid_close(self) -> Array:
-        """int32[T] ticks: floor((bid + ask) / 2) at each close; with one-sided bars the close
-        itself.
+        """int32[T] ticks: floor((bid + ask) / 2) at each close.
+
+        With one-sided bars it is the close itself.
         """
         return self.close if self.ask is None else (self.close + self.ask.close) // 2
 
@@ -278,8 +283,9 @@ class Transition(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Metrics about a rollout, from sums over its steps (the `info` of every step would take far
-    more memory).
+    """Metrics about a rollout, from sums over its steps.
+
+    The `info` of every step would take far more memory.
 
     start(params) -> zeros of one environment, a tree of scalars and small arrays.
     collect(transitions of one step [N, ...]) -> the numbers to add in this step, the same tree with
@@ -307,8 +313,9 @@ Row = Mapping[str, Any]  # the metrics of one update, on the host
 
 
 class LoopState(Protocol):
-    """The part of a learner's state that the training loop reads. The state is a flax `PyTreeNode`
-    (it has `replace`).
+    """The part of a learner's state that the training loop reads.
+
+    The state is a flax `PyTreeNode` (it has `replace`).
 
     update: int32[] updates done.
     total_updates: int32[] length of the run in updates.

@@ -1,3 +1,4 @@
-"""Measures what an advisor is worth: trains advisors x fusions x seeds side by side and compares
-them in pairs.
+"""Measures what an advisor is worth.
+
+Trains advisors x fusions x seeds side by side and compares them in pairs.
 """

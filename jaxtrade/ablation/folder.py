@@ -1,5 +1,6 @@
-"""The folder of an ablation. It stores the ablation's settings, so that a killed one resumes
-and stays bit-identical.
+"""The folder of an ablation.
+
+It stores the ablation's settings, so that a killed one resumes and stays bit-identical.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The kinds of advisors in a matrix: their names, which of them read the future, and which placebo
-belongs to which.
+"""The kinds of advisors in a matrix: names, which read the future, which placebo belongs to which.
 
 none              no answers
 turn[:Q]          mock:skilled:Q, and from the middle of the run on the answers of

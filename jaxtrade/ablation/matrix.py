@@ -247,8 +247,9 @@ def second_answers(
 
 
 class KnownAdvice:
-    """The `training.hooks.Exchange` of a matrix. The state holds all advice, so the host exchanges
-    nothing.
+    """The `training.hooks.Exchange` of a matrix.
+
+    The state holds all advice, so the host exchanges nothing.
     """
 
     def wrap(self, algorithm: Learner) -> Learner:
@@ -282,8 +283,9 @@ class KnownAdvice:
 
 
 class _Progress:
-    """A sink that reports the progress of a fusion's training: to a live screen all, else one line
-    after each tenth.
+    """A sink that reports the progress of a fusion's training.
+
+    A live screen gets all of it, anything else one line after each tenth.
     """
 
     def __init__(self, fusion: str, screen: Screen) -> None:

@@ -1,5 +1,7 @@
-"""The results of a matrix as plain arrays, from which tables and plots are made; and whether a
-real advisor may be said to help: its deflated intervals must lie above its placebo and the rules.
+"""The results of a matrix as plain arrays, from which tables and plots are made.
+
+Also whether a real advisor may be said to help: its deflated intervals must lie above its placebo
+and the rules.
 
 The placebo is the advisor's own answers, moved by whole sessions.
 """
@@ -20,8 +22,9 @@ from jaxtrade.text import state_shortfall
 
 
 class Scores(NamedTuple):
-    """Scores of K kinds x S seeds on the D days of a session set, from the standard evaluator with
-    account rules off.
+    """Scores of K kinds x S seeds on the D days of a session set.
+
+    They come from the standard evaluator with account rules off.
 
     split: the set's name.
     dates: its days.

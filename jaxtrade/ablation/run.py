@@ -1,5 +1,7 @@
-"""Run a whole ablation, from a configuration to its results: it connects the other modules of this
-package, and enters each fusion in the trial log before anybody sees its metrics.
+"""Run a whole ablation, from a configuration to its results.
+
+It connects the other modules of this package, and enters each fusion in the trial log before
+anybody sees its metrics.
 """
 
 from __future__ import annotations

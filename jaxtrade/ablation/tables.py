@@ -150,8 +150,9 @@ def _shift_rows(
 
 
 class _Numbers(QuestionBook):
-    """Questions without prompts, for mocks. Mocks read the bar's number only, and building prompts
-    takes time.
+    """Questions without prompts, for mocks.
+
+    Mocks read the bar's number only, and building prompts takes time.
     """
 
     def question(self, bar: int) -> Question:

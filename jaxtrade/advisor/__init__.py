@@ -1,3 +1,1 @@
-"""Advice during training: a table on the device holds opinions about bars, and host threads fill
-it.
-"""
+"""Advice during training: a device table holds opinions about bars, and host threads fill it."""

@@ -1,5 +1,6 @@
-"""The host side of both transports (callback and exchange): it takes the demand and returns rows
-that become visible.
+"""The host side of both transports (callback and exchange).
+
+It takes the demand and returns rows that become visible.
 
 Everything that runs in the training loop is NumPy. A JAX operation inside a host callback can wait
 for the thread that runs the callback, and so hang. Arrays that were returned are never written
@@ -365,8 +366,9 @@ class Bridge:
             self._faults.contain("effects_barrier", error)
 
     def __call__(self, state: object, update: int) -> Change:
-        """Between chunks, where raising is safe: change nothing, and raise the error that made a
-        replay fail.
+        """Between chunks, where raising is safe: raise the error that made a replay fail.
+
+        Nothing is changed.
 
         Raises JournalError where this run differs from the recorded one.
         """

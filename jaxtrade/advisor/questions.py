@@ -1,5 +1,7 @@
-"""The questions about a market: raw values of every bar by name, its time stamp, blocks of text
-about what came before, and which bars may be asked about.
+"""The questions about a market, and which bars may be asked about.
+
+A question has raw values of every bar by name, its time stamp, and blocks of text about what came
+before.
 
 The values are computed from the bars by the code of the market's features, over the same feature
 windows, and converted to raw units. The normalised table is not read. A value depends only on its
@@ -304,8 +306,9 @@ _WIDEST = 10**6 - 1  # answers per range in the longest text
 
 @dataclass(eq=False)
 class AnswerRecord:
-    """The record over T bars. Threads may feed and read it at once. It keeps one text, of about 1
-    KB, per bar asked.
+    """The record over T bars.
+
+    Threads may feed and read it at once. It keeps one text, of about 1 KB, per bar asked.
 
     Args:
         followed: int8[T], what followed each bar (`followed_of`). Entry t is read only once

@@ -1,5 +1,6 @@
-"""Advice on the device: a table with one row per market bar, read by one gather. Latency is
-simulated in bars. Below: snapshots, which keep advice in a file.
+"""Advice on the device: a table with one row per market bar, read by one gather.
+
+Latency is simulated in bars. Below: snapshots, which keep advice in a file.
 
 Advice is a function of the bar, never of an environment: thousands of environments at one bar read
 the same row. A row is written when its answer arrives. At each bar the agent reads the row of `lag`
@@ -135,8 +136,9 @@ class AdviceSeen(struct.PyTreeNode):
 
     @property
     def direction(self) -> Array:
-        """int32[...]: +1 buy, -1 sell, 0 hold or no advice. Buy or sell must have the strictly
-        largest logit.
+        """int32[...]: +1 buy, -1 sell, 0 hold or no advice.
+
+        Buy or sell must have the strictly largest logit.
         """
         # Without advice all three logits are zero and the result is 0, so `valid` need not be
         # checked.

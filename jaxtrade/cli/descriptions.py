@@ -1,5 +1,6 @@
-"""One line about each built-in part that does not describe itself without JAX. A test asks for a
-line for every one.
+"""One line about each built-in part that does not describe itself without JAX.
+
+A test asks for a line for every one.
 """
 
 from __future__ import annotations

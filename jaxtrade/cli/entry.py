@@ -1,5 +1,6 @@
-"""The `jaxtrade` command. Parsing imports neither JAX nor pandas, so help and configuration errors
-appear at once.
+"""The `jaxtrade` command.
+
+Parsing imports neither JAX nor pandas, so help and configuration errors appear at once.
 """
 
 from __future__ import annotations

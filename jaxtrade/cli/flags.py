@@ -1,6 +1,7 @@
-"""How a command's flags and tables are written, and the flags for the keys that everybody sets:
---seed, --timesteps, --envs, --account, --algorithm, --devices, those of agents (--population,
---sweep, --seeds, --random, --optuna), and --name for the run's folder.
+"""How a command's flags and tables are written, and the flags for the keys that everybody sets.
+
+These are --seed, --timesteps, --envs, --account, --algorithm, --devices, those of agents
+(--population, --sweep, --seeds, --random, --optuna), and --name for the run's folder.
 
 Each but --name is short for one key. Later sources override earlier ones: the file, `--test`, the
 flags, then `--set`. Imports no heavy library at load time.
@@ -34,8 +35,9 @@ _HEAD = re.compile(
 
 
 def add_flags(parser: Any, *texts: str) -> None:
-    """Add the flags and arguments that the texts list, one on a line; indented lines go on with its
-    help, which two spaces begin.
+    """Add the flags and arguments that the texts list, one on a line.
+
+    Indented lines go on with a flag's help, which two spaces begin.
 
         config?              an argument that may be missing; FILE+ is a list of at least one
         --quiet              a flag without a value

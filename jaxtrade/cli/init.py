@@ -1,5 +1,6 @@
-"""`jaxtrade init FILE`: look at a file of bars, ask what it does not say, and write a configuration
-that reads it.
+"""`jaxtrade init FILE`: write a configuration that reads a file of bars.
+
+It looks at the file and asks what the file does not say.
 
 Imports no heavy library at load time.
 """
@@ -223,8 +224,9 @@ def _finish(values: dict[str, Any], seen: FileFacts, out: Path) -> int:
 
 
 def hold_out(values: dict[str, Any], sessions: int) -> None:
-    """Complete the sections `split` and `control` of a new configuration, so that all sessions that
-    are held out are used. sessions: with decisions.
+    """Complete `split` and `control` of a new configuration, to use all held-out sessions.
+
+    sessions: with decisions.
     """
     given = values.get("split", {})
     if sessions < ENOUGH:

@@ -76,8 +76,9 @@ class InitQuestion(NamedTuple):
         return align(rows, (1, 2)) if rows else []
 
     def read(self, typed: str) -> str:
-        """Return the answer to a line: a choice's number, or the answer itself. Raises ConfigError
-        for one that is not allowed.
+        """Return the answer to a line: a choice's number, or the answer itself.
+
+        Raises ConfigError for one that is not allowed.
         """
         given, known = typed.strip() or self.usual or "", [answer for answer, _ in self.choices]
         if given.isdecimal() and 0 < int(given) <= len(known):

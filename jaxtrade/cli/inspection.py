@@ -1,5 +1,7 @@
-"""What an advisor has said: `jaxtrade advise inspect` reports the content of a snapshot, a journal or
-a run's advice, `log` the answers one by one, and `replay` trains with them again.
+"""What an advisor has said: `jaxtrade advise inspect`, `log` and `replay`.
+
+`inspect` reports the content of a snapshot, a journal or a run's advice, `log` the answers one by
+one, and `replay` trains with them again.
 """
 
 from __future__ import annotations

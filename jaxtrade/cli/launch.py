@@ -1,5 +1,6 @@
-"""`jaxtrade launch`: a training in several processes, here or on an engine that exists. Imports no
-heavy library.
+"""`jaxtrade launch`: a training in several processes, here or on an engine that exists.
+
+Imports no heavy library.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""`jaxtrade list`: the names that keys and flags take, each with one line about it; and `completion`,
-a script that completes them in a shell.
+"""`jaxtrade list`: the names that keys and flags take, each with one line about it.
+
+`completion` is a script that completes them in a shell.
 
 Imports no heavy library, unless a module of `--import` does.
 """

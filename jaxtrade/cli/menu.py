@@ -1,6 +1,8 @@
-"""`jaxtrade menu`: a table of keys that end in a command, which is printed and then run in a process
-of its own. `3`, `1`, `NQ` tests the whole curriculum, as in RL-Trainer. Answers may be piped; the
-command checks them. The last key of the first list, `q` or the end of the input leaves.
+"""`jaxtrade menu`: a table of keys that end in a command, which is printed and then run.
+
+The command runs in a process of its own. `3`, `1`, `NQ` tests the whole curriculum, as in
+RL-Trainer. Answers may be piped; the command checks them. The last key of the first list, `q` or
+the end of the input leaves.
 """
 
 import os

@@ -46,8 +46,9 @@ def key_of_flag(flag: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit
-    code 2, as usual.
+    """An ArgumentParser whose errors about a mistyped command or flag name the nearest one.
+
+    Exit code 2, as usual.
 
     An error is one line: the usage of a command with many flags would hide it. A flag is not
     completed: `--timestep` is a mistake and not `--timesteps`.

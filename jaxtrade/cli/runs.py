@@ -1,5 +1,7 @@
-"""Commands about runs: `runs`, one line each; `report`, a page; `compare`, by day; `watch`, live; and
-the studies of `evaluate`. Imports no heavy library at load time.
+"""Commands about runs: `runs`, `report`, `compare`, `watch`, and the studies of `evaluate`.
+
+`runs` prints one line each, `report` makes a page, `compare` goes by day and `watch` is live.
+Imports no heavy library at load time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX
-nor pandas.
+"""The configuration of a run: typed sections, YAML files and `--set key=value`.
+
+Imports neither JAX nor pandas.
 """
 
 from jaxtrade.config.allocate import SharedConfig

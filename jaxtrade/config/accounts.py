@@ -1,5 +1,6 @@
-"""Account presets: versioned rule sets in the style of prop-firm evaluations. No affiliation with
-any firm.
+"""Account presets: versioned rule sets in the style of prop-firm evaluations.
+
+No affiliation with any firm.
 
 Such rules change, and descriptions of them conflict. The name of a preset therefore holds a
 version, and every number can be overridden. docs/semantics.md lists the presets with their sources

@@ -1,5 +1,6 @@
-"""The sections `allocate` (several symbols in one account) and `shared` (several agents in one
-market), and what must hold between them and the others.
+"""The sections `allocate` and `shared`, and what must hold between them and the others.
+
+`allocate`: several symbols in one account; `shared`: several agents in one market.
 """
 
 from __future__ import annotations

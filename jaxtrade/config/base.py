@@ -1,6 +1,4 @@
-"""The base class of all sections of a configuration, and the types of keys that people write in
-more than one way.
-"""
+"""The base class of all sections, and the types of keys that people write in several ways."""
 
 from __future__ import annotations
 
@@ -178,8 +176,9 @@ def name_in(registry: Registry[Any]) -> AfterValidator:
 
 
 class Section(BaseModel, frozen=True):
-    """A frozen and hashable section. It refuses unknown keys, values of another type, NaN and
-    infinity.
+    """A frozen and hashable section.
+
+    It refuses unknown keys, values of another type, NaN and infinity.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)

@@ -1,5 +1,7 @@
-"""Names of keys and their faults: what an unknown one means, those of earlier versions, settings by
-keyword, and what is wrong with the values of a configuration, with the place of each fault.
+"""Names of keys and their faults.
+
+What an unknown name means, those of earlier versions, settings by keyword, and what is wrong with
+the values of a configuration, with the place of each fault.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""How a policy learns: learners, network, rollout, transfer, stages, training, advisor, control and
-evaluation.
+"""How a policy learns.
+
+Learners, network, rollout, transfer, stages, training, advisor, control and evaluation.
 """
 
 from __future__ import annotations
@@ -59,9 +60,7 @@ class NetworkConfig(Section, frozen=True):
 
 
 class RolloutConfig(Section, frozen=True):
-    """The rollout: how many environments run in parallel, and how many steps they take between two
-    updates. Static.
-    """
+    """The rollout (static): environments in parallel, and their steps between two updates."""
 
     num_envs: AutoCount = 64
     """environments in parallel; auto: as many as train fastest here, measured before the run, which
@@ -88,15 +87,14 @@ class RolloutConfig(Section, frozen=True):
 
     @property
     def shards(self) -> int:
-        """The number of environment groups: `num_shards`, or 1 if there are fewer environments than
-        that.
-        """
+        """The number of environment groups: `num_shards`, or 1 if environments are fewer."""
         return self.num_shards if self.num_envs >= self.num_shards else 1
 
 
 class PPOConfig(Section, frozen=True):
-    """PPO with action masks. Counts are static. Floats become leaves of the train state, so one
-    vmap runs a sweep.
+    """PPO with action masks.
+
+    Counts are static. Floats become leaves of the train state, so one vmap runs a sweep.
     """
 
     num_minibatches: CountFromOne | Literal["auto"] = Field(
@@ -167,8 +165,9 @@ class TransferConfig(Section, frozen=True):
 
 
 class StageConfig(Section, frozen=True):
-    """Aids that make training easier early in a run, such as lower commissions or episodes that
-    start in a position.
+    """Aids that make training easier early in a run.
+
+    Such as lower commissions or episodes that start in a position.
 
     Keys that end in `_until` are fractions of the run. Evaluation uses no stage.
     """
@@ -234,8 +233,9 @@ def _members(value: Any) -> Any:
 
 
 class AdvisorConfig(Section, frozen=True):
-    """The advisor, and how the policy uses its advice. Latency is counted in bars, not in
-    seconds.
+    """The advisor, and how the policy uses its advice.
+
+    Latency is counted in bars, not in seconds.
     """
 
     kind: str = "off"
@@ -349,9 +349,7 @@ class AdvisorConfig(Section, frozen=True):
 
 
 class TrainConfig(Section, frozen=True):
-    """How long to train, in environment steps over all environments, and what to write during
-    training.
-    """
+    """How long to train, in environment steps of all environments, and what to write meanwhile."""
 
     total_timesteps: Count = declare_bounds(1_000_000, 1, 10**15)
     """environment steps to train, over all environments, rounded up to whole chunks"""
@@ -382,9 +380,7 @@ class TrainConfig(Section, frozen=True):
 
 
 class ControlConfig(Section, frozen=True):
-    """Decisions between chunks: evaluation on the validation sessions, early stop, plateaus,
-    rollbacks.
-    """
+    """Decisions between chunks: validation evaluations, early stop, plateaus, rollbacks."""
 
     evaluate_every: FromZero | None = None
     """chunks between evaluations of the greedy policy on the validation sessions; 0: never; null: a
@@ -445,8 +441,9 @@ class ControlConfig(Section, frozen=True):
 
 
 class EvaluationConfig(Section, frozen=True):
-    """Agents that are evaluated besides the greedy policy. `sma_*` are look-backs of the
-    moving-average baseline, in bars.
+    """Agents that are evaluated besides the greedy policy.
+
+    `sma_*` are look-backs of the moving-average baseline, in bars.
     """
 
     policy_samples: FromOne = 1
@@ -467,8 +464,9 @@ class EvaluationConfig(Section, frozen=True):
 
 
 class QLearningConfig(Section, frozen=True):
-    """Keys of every Q-learner. Floats become leaves of the train state, so one vmap runs a
-    sweep.
+    """Keys of every Q-learner.
+
+    Floats become leaves of the train state, so one vmap runs a sweep.
     """
 
     layer_norm: bool = False
@@ -500,8 +498,9 @@ MOST = 2**31  # rows and steps are counted in int32
 
 
 class DQNConfig(QLearningConfig, frozen=True):
-    """DQN with action masks and a replay on the device (Mnih et al. 2015). The loss is Huber's with
-    delta 1.
+    """DQN with action masks and a replay on the device (Mnih et al. 2015).
+
+    The loss is Huber's with delta 1.
     """
 
     buffer_size: Count = Field(default=200_000, ge=1, lt=MOST)

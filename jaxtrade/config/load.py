@@ -251,9 +251,10 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
 
 
 def locate(values: Values, folder: Path, inside: bool = False) -> dict[str, Any]:
-    """Return the nested values of a configuration in `folder`. In its sections `data`, a relative
-    path of a file that lies there leads there; any other stays, and is seen from the working
-    directory. inside: whether the values are of such a section.
+    """Return the nested values of a configuration in `folder`.
+
+    In its sections `data`, a relative path of a file that lies there leads there; any other stays,
+    and is seen from the working directory. inside: whether the values are of such a section.
     """
     found = dict(values)
     for key, value in values.items():

@@ -1,6 +1,4 @@
-"""Sections about trading: bars of one symbol or a set, sessions, account, costs, the environment and
-its reward.
-"""
+"""Sections about trading: bars, sessions, account, costs, the environment and its reward."""
 
 from __future__ import annotations
 
@@ -232,8 +230,9 @@ PLACES = frozenset(("contract", "file", "folder", "seconds", "conversion", "quot
 
 
 class DataConfig(Section, frozen=True):
-    """Where the bars come from. Zone, stamp side and price scale are given or known, never
-    guessed.
+    """Where the bars come from.
+
+    Zone, stamp side and price scale are given or known, never guessed.
     """
 
     market: str = "ES"
@@ -381,8 +380,7 @@ class SessionConfig(Section, frozen=True):
 
 
 class SplitConfig(Section, frozen=True):
-    """Sessions held out, counted from the end of the data, in time order: train, then validation,
-    then test.
+    """Sessions held out, counted from the data's end, in time order: train, validation, test.
 
     None: if all three are None they follow from the number of sessions (`config.run`), else
         they are 0, 1 and 0.
@@ -408,9 +406,7 @@ class SplitConfig(Section, frozen=True):
 
     @property
     def without_validation(self) -> str | None:
-        """Why validation sessions are not certain before the data are read, in words; None if they
-        are.
-        """
+        """Why validation sessions are not certain before the data are read; None if they are."""
         if self.validation_sessions:
             return None
         if self.validation_sessions == 0:
@@ -423,9 +419,7 @@ class SplitConfig(Section, frozen=True):
 
 
 class AccountConfig(Section, frozen=True):
-    """An account preset, and the user's changes to it. Money is in dollars; `off` switches a rule
-    off.
-    """
+    """An account preset, and the user's changes to it, in dollars; `off` switches a rule off."""
 
     preset: str = "apex_like_50k_2025"
     """the account's rules, by name; the keys below change them, and null keeps the preset's own"""
@@ -463,8 +457,9 @@ class CostConfig(Section, frozen=True):
 
 
 class BracketConfig(Section, frozen=True):
-    """Stops and targets. `_atr`: multiples of the average true range of 14 bars, with at most three
-    decimals.
+    """Stops and targets.
+
+    `_atr`: multiples of the average true range of 14 bars, with at most three decimals.
     """
 
     stop_atr: Atrs = 1.5
@@ -558,8 +553,9 @@ class EpisodeConfig(Section, frozen=True):
 
 
 class RewardConfig(Section, frozen=True):
-    """A named composition of reward terms, and weights that override it. A term without a weight is
-    not compiled.
+    """A named composition of reward terms, and weights that override it.
+
+    A term without a weight is not compiled.
 
     The default has one term: the change of equity in account risk units.
     """

@@ -1,6 +1,4 @@
-"""The whole configuration of a run: its sections, what must hold between them, and the default
-protocol.
-"""
+"""A run's whole configuration: sections, what must hold between them, the default protocol."""
 
 from __future__ import annotations
 
@@ -147,9 +145,10 @@ class RunConfig(Section, frozen=True):
 
     @property
     def agents(self) -> int:
-        """How many agents the run trains side by side: of a sweep settings times seeds, of Optuna
-        those of a batch, of a walk-forward those of one fold (the number of folds follows from the
-        data).
+        """How many agents the run trains side by side.
+
+        Of a sweep settings times seeds, of Optuna those of a batch, of a walk-forward those of one
+        fold (the number of folds follows from the data).
         """
         if self.walk.on:
             return self.walk.seeds
@@ -157,8 +156,9 @@ class RunConfig(Section, frozen=True):
 
     @property
     def lists_agents(self) -> bool:
-        """Whether the section `sweep` says which agents there are. Without it `train.num_seeds`
-        does.
+        """Whether the section `sweep` says which agents there are.
+
+        Without it `train.num_seeds` does.
         """
         return self.sweep.on and not self.sweep.optuna
 

@@ -1,5 +1,7 @@
-"""How a run computes: precision of matrix products, bit-identical results on a GPU, threads of a
-CPU; devices; the delay of the policy that acts; where episodes start; the monitor of episodes.
+"""How a run computes.
+
+Precision of matrix products, bit-identical results on a GPU, threads of a CPU; devices; the delay
+of the policy that acts; where episodes start; the monitor of episodes.
 """
 
 from __future__ import annotations

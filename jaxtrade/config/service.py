@@ -249,8 +249,9 @@ Minutes = Annotated[int, Field(ge=2, le=240)]
 
 
 class ContextConfig(Section, frozen=True):
-    """What the templates `window` and `desk`, and templates of your own, show beside the bar
-    itself. Other templates read none of it.
+    """What the templates `window` and `desk`, and your own, show beside the bar itself.
+
+    Other templates read none of it.
     """
 
     bars: int = declare_bounds(20, 1, 240)

@@ -1,5 +1,6 @@
-"""The sections that say which agents a run trains: `sweep`, their settings as a grid, drawn at
-random, or written out; `evolve`; and `walk`.
+"""The sections that say which agents a run trains: `sweep`, `evolve` and `walk`.
+
+A sweep has their settings as a grid, drawn at random, or written out.
 
 A pure function of the configuration says what they are: `settings_of`. Imports no heavy library.
 """
@@ -117,8 +118,9 @@ Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class SweepConfig(Section, frozen=True):
-    """Agents with different settings of some keys, trained side by side as one program where their
-    keys allow it.
+    """Agents with different settings of some keys, trained side by side.
+
+    They train as one program where their keys allow it.
 
     Off unless `keys` or `settings` has something in it.
     """
@@ -293,8 +295,9 @@ Bounds = Annotated[tuple[float, float], Field(strict=False)]
 
 
 class EvolveConfig(Section, frozen=True):
-    """Population-based training: agents whose settings are drawn from ranges, and of which the
-    worst go on from the best.
+    """Population-based training of agents whose settings are drawn from ranges.
+
+    The worst agents go on from the best.
     """
 
     keys: dict[str, Bounds] = Field(default_factory=dict)

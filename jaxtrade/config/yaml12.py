@@ -1,5 +1,6 @@
-"""Convert YAML text to plain values and back, by the rules of YAML 1.2. No Python objects are
-constructed.
+"""Convert YAML text to plain values and back, by the rules of YAML 1.2.
+
+No Python objects are constructed.
 """
 
 from __future__ import annotations
@@ -25,9 +26,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """A SafeDumper that also quotes strings that only `_Loader` would read as a number, such as
-    '1e3'.
-    """
+    """A SafeDumper that also quotes strings that only `_Loader` reads as numbers, as '1e3'."""
 
 
 _EXPONENT = r"[eE][-+]?[0-9]+"

@@ -1,5 +1,6 @@
-"""Typed configuration of a curriculum: keys for every phase, then the phases in order, each with
-its keys and gate.
+"""Typed configuration of a curriculum.
+
+It has keys for every phase, then the phases in order, each with its keys and gate.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
 class GateConfig(Section, frozen=True):
-    """Conditions that a phase's greedy policy must meet on the validation sessions before the next
-    phase begins.
+    """Conditions that a phase's greedy policy must meet before the next phase begins.
+
+    They are met on the validation sessions.
     """
 
     min_reward: float | None = None

@@ -1,5 +1,6 @@
-"""Run a curriculum. Each phase is an ordinary run that begins from the previous phase, once that
-has passed its gate.
+"""Run a curriculum.
+
+Each phase is an ordinary run that begins from the previous phase, once that has passed its gate.
 
 The files in the folder say what is finished (a run's `summary.json`, a phase's `gate.json`). A
 curriculum that was killed therefore continues in the same phase, from that phase's newest good

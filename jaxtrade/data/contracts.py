@@ -1,5 +1,6 @@
-"""Contract specifications: tick, tick value, costs and plausible prices of each market, built-in or
-the user's own.
+"""Contract specifications, built-in or the user's own.
+
+They are tick, tick value, costs and plausible prices of each market.
 
 Money is in mills ($0.001); every tick value here is a whole number of mills. Commissions are per
 side and contract, and include broker, exchange, clearing and NFA fees of a mid-priced retail

@@ -1,6 +1,4 @@
-"""Describe a market before trading it: sessions, gaps, stops compared with costs, ambiguous
-bars.
-"""
+"""Describe a market before trading it: sessions, gaps, stops against costs, ambiguous bars."""
 
 from __future__ import annotations
 
@@ -142,8 +140,10 @@ def cost_warning(cost: float, risk: float) -> str | None:
 
 
 def stop_warning(turn: RoundTurn, contract: Contract, config: RunConfig) -> str | None:
-    """Return a warning, with the sizes that fit, if the median stop of an entry is more than a third
-    of the account's drawdown; else None. contract: under the configuration.
+    """Return a warning if the median stop is more than a third of the account's drawdown, else None.
+
+    The stop is that of an entry; the warning has the sizes that fit. contract: under the
+    configuration.
     """
     allowance, quantity = resolve_account(config.account).drawdown, config.env.quantity
     risk = turn.risk * quantity

@@ -1,5 +1,6 @@
-"""What looks wrong in bars that are formally right: splits, bad prints, stale or copied bars, gaps,
-a wrong time zone.
+"""What looks wrong in bars that are formally right.
+
+Such are splits, bad prints, stale or copied bars, gaps, a wrong time zone.
 
 Nothing is repaired. A finding names the first bar, the number of bars, the size, the likely cause
 and the fix. A likely share split refuses the market until it is stated; every other finding is a
@@ -124,8 +125,10 @@ def require_stated(bars: Bars, schedule: Schedule, data: DataConfig) -> tuple[st
 
 
 class MarketCheck(NamedTuple):
-    """What the bars of a market show beside its calendar: their schedule, warnings (findings, and
-    sessions that are cut short), and where they differ from the schedule.
+    """What the bars of a market show beside its calendar.
+
+    It is their schedule, warnings (findings, and sessions that are cut short), and where they
+    differ from the schedule.
     """
 
     schedule: Schedule

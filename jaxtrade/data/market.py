@@ -1,6 +1,4 @@
-"""The market of one symbol: host bars become device arrays, a session table, a float view and a
-fingerprint.
-"""
+"""The market of one symbol: host bars become arrays, sessions, a float view, a fingerprint."""
 
 from __future__ import annotations
 

@@ -100,8 +100,9 @@ class MarketSet(Markets):
 
     @property
     def trade_dates(self) -> np.ndarray:
-        """`datetime64[D][N]`, one per row of the session table. They increase inside each symbol
-        only.
+        """`datetime64[D][N]`, one per row of the session table.
+
+        They increase inside each symbol only.
         """
         return np.concatenate([member.trade_dates for member in self.members])
 

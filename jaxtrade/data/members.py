@@ -1,5 +1,7 @@
-"""What is known of a run's bars before they are read: the symbols of a set, `data.markets`, with
-one configuration for each, and how many sessions there can be.
+"""What is known of a run's bars before they are read.
+
+The symbols of a set, `data.markets`, with one configuration for each, and how many sessions there
+can be.
 
 Imports neither JAX nor NumPy, so that a run that cannot be is refused at once.
 """

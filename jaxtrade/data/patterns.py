@@ -1,6 +1,4 @@
-"""Patterns in rows of bars that real markets do not make: copied blocks, regular gaps, hours of
-another zone.
-"""
+"""Patterns that real markets do not make: copied blocks, regular gaps, another zone's hours."""
 
 from __future__ import annotations
 

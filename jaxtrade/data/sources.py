@@ -1,5 +1,6 @@
-"""The bars that a configuration names: bundled, synthetic, from files or from memory, with quotes,
-seconds and exchange rates.
+"""The bars that a configuration names, with quotes, seconds and exchange rates.
+
+They are bundled, synthetic, from files or from memory.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Split a market's sessions in time order, once or in the folds of a walk-forward. Splits are
-traced data, so walk-forward training never recompiles.
+"""Split a market's sessions in time order, once or in the folds of a walk-forward.
+
+Splits are traced data, so walk-forward training never recompiles.
 
 A set of symbols is split by date, on the trade dates that all of its symbols share. Otherwise one
 symbol would train on the days on which another is tested.

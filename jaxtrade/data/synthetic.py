@@ -1,5 +1,6 @@
-"""Synthetic markets on the real calendar. Each has a known answer, for tests, benchmarks and null
-experiments.
+"""Synthetic markets on the real calendar.
+
+Each has a known answer, for tests, benchmarks and null experiments.
 
 `bars_of_kind` makes each of them. docs/data.md describes each market and its answer.
 """
@@ -242,8 +243,9 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
 def chain_at(
     contract: Contract, stamps: np.ndarray, level: float, seed: list[int], pull: float
 ) -> Bars:
-    """Bars of the chain at given stamps, around a level in ticks. Raises ConfigError for a pull
-    outside (0, 1].
+    """Make bars of the chain at given stamps, around a level in ticks.
+
+    Raises ConfigError for a pull outside (0, 1].
     """
     generator = np.random.default_rng(seed)
     levels = level_of(chain_states(generator, len(stamps), pull))

@@ -1,6 +1,4 @@
-"""The table of action ids, names and legality of the built-in tasks, and the order that opens a
-position.
-"""
+"""Ids, names and legality of the built-in tasks' actions, and the order that opens a position."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ from jaxtrade.types import Array
 
 
 class Action(enum.IntEnum):
-    """Ids are stable; each built-in task uses a prefix of them. A user's task has its own names and
-    ids.
+    """Actions of the built-in tasks: ids are stable, and each task uses a prefix of them.
+
+    A user's task has its own names and ids.
     """
 
     HOLD = 0

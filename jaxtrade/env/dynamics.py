@@ -1,6 +1,4 @@
-"""The environment: `transition` advances one bar, `step` adds decoding, ends and a fused
-auto-reset.
-"""
+"""The environment: `transition` advances one bar, `step` adds decoding, ends and auto-reset."""
 
 from __future__ import annotations
 
@@ -246,8 +244,10 @@ class MarketEnv(Generic[StateT]):
 
 @dataclass(frozen=True)
 class TradingEnv(MarketEnv[EnvState]):
-    """The trading environment: bars of one symbol, and an account with rules. In a set of symbols
-    each episode is of one of them. It is static and hashable; `params` holds all data.
+    """The trading environment: bars of one symbol, and an account with rules.
+
+    In a set of symbols each episode is of one of them. It is static and hashable; `params` holds
+    all data.
 
     Observation: float32[D], in this order (`observation_spec` has every slot with its bounds).
     W is `env.window`; prices are relative to the last close, unless `env.scaling=seed`.

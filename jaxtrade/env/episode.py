@@ -1,6 +1,4 @@
-"""Episodes: their starts, their ends, the statistics that they keep, and the trade record that the
-task `advised` shows.
-"""
+"""Episodes: starts, ends, statistics, and the trade record that the task `advised` shows."""
 
 from __future__ import annotations
 
@@ -118,8 +116,9 @@ def add_bar(
 
 
 class AccountSeen(struct.PyTreeNode):
-    """The part of account and record that a reference stores (26 bytes). Both scalings are computed
-    from it.
+    """The part of account and record that a reference stores (26 bytes).
+
+    Both scalings are computed from it.
 
     int32[]: unrealised (mills, at the close), drawdown (mills below the peak), peak (mills), losses
     (trades), adverse, favourable (ticks). uint8[]: won and closed, numbers among the last ten

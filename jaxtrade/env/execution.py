@@ -1,5 +1,6 @@
-"""Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar,
-forced exit; and the settlement of the bar in the account.
+"""Fills of one leg in one bar, and the settlement of the bar in the account.
+
+The fills: order at the open, opening print, stop and target inside the bar, forced exit.
 
 A leg is the position in one symbol. These functions neither read nor write the account, so several
 legs can be filled by `jax.vmap(fill_leg)`. `settle` enters their results in the account.

@@ -1,5 +1,6 @@
-"""The episode monitor on the device: what an episode counts besides `EpisodeStats`, and metrics
-from it; and the trading metrics of a rollout.
+"""The episode monitor on the device, and the trading metrics of a rollout.
+
+It is what an episode counts besides `EpisodeStats`, and metrics from it.
 
 The functions know neither positions nor tasks. An environment gives them the notional of its fills
 and the change of its equity in each step, so one with several legs can use them too.

@@ -1,6 +1,7 @@
-"""The environment of a configuration (`make_env`), and its traced parameters (`make_params`): these
-two and `data.markets.load_markets` know which kinds there are. `make_stages` changes the parameters
-as a run goes on.
+"""The environment of a configuration (`make_env`) and its traced parameters (`make_params`).
+
+These two and `data.markets.load_markets` know which kinds there are. `make_stages` changes the
+parameters as a run goes on.
 """
 
 from __future__ import annotations

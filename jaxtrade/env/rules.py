@@ -1,5 +1,6 @@
-"""Account rules in exact integers: money, floors, liquidation level, permissions. The environment,
-the evaluation and the reports use them.
+"""Account rules in exact integers: money, floors, liquidation level, permissions.
+
+The environment, the evaluation and the reports use them.
 
 Floors and limits are mills relative to the start balance. `OFF` switches a limit off.
 """

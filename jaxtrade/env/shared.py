@@ -1,5 +1,6 @@
-"""The environment of a shared market: one agent's account in a world in which all agents of a
-population trade.
+"""The environment of a shared market: one agent's account in a world where all agents trade.
+
+The agents are those of a population.
 
 The agents meet through the mapped axis `AGENTS`: environment i of every agent is world i. So the
 functions below that step or reset must run under `jax.vmap(..., axis_name=AGENTS)`, as
@@ -60,8 +61,9 @@ class ImpactParams(struct.PyTreeNode):
 
 
 class World(struct.PyTreeNode):
-    """What the agents have done to the market, int32[]; the same in the states of all agents of a
-    world.
+    """What the agents have done to the market, int32[].
+
+    It is the same in the states of all agents of a world.
 
     offset: thousandths of a tick by which prices lay above the historical ones in the last bar.
     flow: net contracts that all agents bought in the last bar.
@@ -80,8 +82,10 @@ class World(struct.PyTreeNode):
 
 
 class SharedState(EnvState):
-    """The state of one agent in a world. Its position is relative to the offset: a level of 100
-    ticks under an offset of 3 is the price 103.
+    """The state of one agent in a world.
+
+    Its position is relative to the offset: a level of 100 ticks under an offset of 3 is the price
+    103.
     """
 
     world: Any = None  # a `World`; `EnvState` ends with a default, so this needs one
@@ -262,8 +266,9 @@ def equity_change(
 
 @dataclass(frozen=True)
 class SharedEnv(TradingEnv):
-    """`TradingEnv` in a world that all agents share; the configuration's tasks, rules and
-    observations are the same.
+    """`TradingEnv` in a world that all agents share.
+
+    The configuration's tasks, rules and observations are the same.
 
     A world draws its sessions from a seed of its own. An account that its rules end inside a
     session is followed by a new one, flat, at the same bar of the same session; the world goes on

@@ -58,8 +58,9 @@ class Trailing(enum.IntEnum):
 
 
 class Position(struct.PyTreeNode):
-    """The open position in one symbol; all int32[]. `quantity` 0 means flat; all other fields are
-    then 0.
+    """The open position in one symbol; all int32[].
+
+    `quantity` 0 means flat; all other fields are then 0.
 
     entry: fill price (slippage included).
     stop, target: levels, or -/+ side * NO_LEVEL for none.
@@ -110,8 +111,9 @@ class Account(struct.PyTreeNode):
 
 
 class Marks(NamedTuple):
-    """Marks of a leg, or of all legs of an account together, in one bar; int32[] mills, without
-    exit costs.
+    """Marks of one leg or of all legs of an account, in one bar.
+
+    int32[] mills, without exit costs.
 
     high: highest mark of the profit realised in the bar plus open profit.
     close: open profit at the close.
@@ -224,8 +226,9 @@ class Order(struct.PyTreeNode):
 
 
 class Event(struct.PyTreeNode):
-    """Fills and marks of one bar; int32[], prices in ticks, quantities with the sign of the
-    position.
+    """Fills and marks of one bar.
+
+    int32[], prices in ticks, quantities with the sign of the position.
 
     order_exit_*: position closed by an order.
     entry_*: position opened.
@@ -252,8 +255,9 @@ class Event(struct.PyTreeNode):
 
 
 class StepInfo(struct.PyTreeNode):
-    """Further results of a step. They cost nothing if unused, because XLA removes what nothing
-    reads.
+    """Further results of a step.
+
+    They cost nothing if unused, because XLA removes what nothing reads.
 
     forced: bool[], True if a new episode starts after this step, with a forced entry. None (static)
         if without `EnvParams.forced_start`.
@@ -324,8 +328,9 @@ class AccountParams(struct.PyTreeNode):
 
 
 class BracketParams(struct.PyTreeNode):
-    """Bracket of a new position, int32[]: stop and trail in thousandths of an ATR, target as a
-    multiple of the stop.
+    """Bracket of a new position, int32[].
+
+    Stop and trail in thousandths of an ATR, target as a multiple of the stop.
     """
 
     stop_atr: Array

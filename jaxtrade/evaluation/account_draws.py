@@ -1,5 +1,6 @@
-"""How many evaluation accounts are drawn, and over how many sessions. Imports no heavy library, so
-flags come first.
+"""How many evaluation accounts are drawn, and over how many sessions.
+
+Imports no heavy library, so flags come first.
 """
 
 from __future__ import annotations

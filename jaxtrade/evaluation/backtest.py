@@ -1,5 +1,6 @@
-"""The only evaluator. It steps every decision bar of a session set in time order, with the
-`transition` of training.
+"""The only evaluator.
+
+It steps every decision bar of a session set in time order, with the `transition` of training.
 
 There are two passes, and every metric says from which one it comes.
 

@@ -285,8 +285,10 @@ ASKED = ("mask", "key")  # what a function of an agent may ask for besides the o
 
 @dataclass(frozen=True)
 class FunctionAct:
-    """Asks a function for the action at each bar. asked: which of `ASKED` it takes too. host: whether
-    it is called outside of the compiled program, with NumPy arrays.
+    """Asks a function for the action at each bar.
+
+    asked: which of `ASKED` it takes too. host: whether it is called outside of the compiled
+    program, with NumPy arrays.
     """
 
     env: TradingEnv

@@ -109,8 +109,9 @@ class _Bars(NamedTuple):
 
 
 class _Moves(NamedTuple):
-    """K pairs of moves in each of A bars, ticks from the open and positive in favour of the
-    position, int64[A, K].
+    """K pairs of moves in each of A bars, int64[A, K].
+
+    They are ticks from the open and positive in favour of the position.
 
     turn: the favourable mark.
     end: the adverse one after it.
@@ -380,8 +381,9 @@ _ROOM = 1 << 40  # mills, more than any account moves; keeps the sessions of a l
 
 
 class Ladder(NamedTuple):
-    """The records that a value sets in each session, R in all: its highest value so far, and when
-    it was reached.
+    """The records that a value sets in each session, R in all.
+
+    A record is its highest value so far, and when it was reached.
 
     key: int64[R], session and value as one rising number.
     session, bar: int64[R].
@@ -418,8 +420,9 @@ def running_max_by_session(session: Ints, value: Ints) -> Ints:
 
 
 class Accounts(NamedTuple):
-    """n open accounts between two sessions, int64[n]: mills from the start balance, and trade dates
-    with a fill.
+    """n open accounts between two sessions, int64[n].
+
+    They are mills from the start balance, and trade dates with a fill.
     """
 
     balance: Ints

@@ -1,5 +1,7 @@
-"""Run agents over a session set in both passes, and collect one result: of one symbol
-(`evaluate_symbol`), or of each symbol of a set (`evaluate_set`). `write` saves it as files.
+"""Run agents over a session set in both passes, and collect one result.
+
+It is of one symbol (`evaluate_symbol`), or of each symbol of a set (`evaluate_set`). `write` saves
+it as files.
 """
 
 from __future__ import annotations

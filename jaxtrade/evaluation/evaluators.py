@@ -1,4 +1,5 @@
-"""How the policies of each kind of environment are scored in training and evaluated after it:
+"""How the policies of each kind of environment are scored in training and evaluated after it.
+
 `evaluator_of` alone asks which kind it has.
 
 A score is the reward on validation sessions, by the same evaluation as all others.

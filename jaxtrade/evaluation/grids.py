@@ -1,5 +1,7 @@
-"""Sensitivity of a result: the same agents under each intrabar order, multiples of the run's costs,
-and latencies; these grids and attributions as text or JSON.
+"""Sensitivity of a result to intrabar order, costs and latency.
+
+The same agents run under each intrabar order, multiples of the run's costs, and latencies; these
+grids and attributions are text or JSON.
 
 Latency shows what a result owes to being fast. With a latency of k bars, what an agent decides at
 the close of bar t is executed as if it had been decided at the close of bar t + k, so it fills in

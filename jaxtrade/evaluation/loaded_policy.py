@@ -190,8 +190,9 @@ class LoadedPolicy:
 
     @property
     def listens(self) -> bool:
-        """True if advice acted besides the observation in training (fusion trust, gate or rules, or
-        a veto).
+        """True if advice acted besides the observation in training.
+
+        It did by fusion trust, gate or rules, or a veto.
         """
         return listens(self.schema)
 

@@ -1,5 +1,6 @@
-"""The best policy on the mean-reverting chain (`data.synthetic`), and what it makes: exactly, by
-dynamic programming over (bars left, state of the chain, position).
+"""The best policy on the mean-reverting chain (`data.synthetic`), and exactly what it makes.
+
+It is found by dynamic programming over (bars left, state of the chain, position).
 
 It is known for the task `manage` with account rules off, if no stop, target or trail of the
 brackets can be met: a position is then its side, the level at which it was opened, and whether its
@@ -41,8 +42,9 @@ IMPOSSIBLE = -1e18
 
 
 class Costs(NamedTuple):
-    """What a trade of one contract costs, and where its break-even stop stands. commission, tick:
-    mills. slippage, breakeven: ticks.
+    """What a trade of one contract costs, and where its break-even stop stands.
+
+    commission, tick: mills. slippage, breakeven: ticks.
     """
 
     commission: int
@@ -52,7 +54,9 @@ class Costs(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """side: 1, -1, or 0 for none. level: at which it was opened. moved: whether its stop stands at
+    """A position.
+
+    side: 1, -1, or 0 for none. level: at which it was opened. moved: whether its stop stands at
     break-even.
     """
 
@@ -136,9 +140,11 @@ def _bars(moves: np.ndarray, last: bool, costs: Costs) -> _Outcomes:
 
 @dataclass(frozen=True)
 class Solution:
-    """value: float64[B + 1, K, P], mills that the best policy expects with so many bars left, by
-    state of the chain and position (`POSITIONS`). action: int64[B + 1, K, P], its action as a place
-    in `ACTIONS`.
+    """The best policy and its value.
+
+    value: float64[B + 1, K, P], mills that the best policy expects with so many bars left, by state
+    of the chain and position (`POSITIONS`). action: int64[B + 1, K, P], its action as a place in
+    `ACTIONS`.
     """
 
     value: np.ndarray
@@ -167,8 +173,9 @@ def solve(pull: float, bars: int, costs: Costs) -> Solution:
 
 
 def play(solution: Solution, states: np.ndarray) -> int:
-    """Mills that the best policy makes in one session. states: int64[B + 1] of the chain, at each
-    decision and at the close of the flat bar.
+    """Return the mills that the best policy makes in one session.
+
+    states: int64[B + 1] of the chain, at each decision and at the close of the flat bar.
     """
     move_of = {(i, j): m for m, (i, j) in enumerate(solution.moves.tolist())}
     place = total = 0
@@ -201,8 +208,9 @@ def is_known(config: RunConfig, market: Market) -> bool:
 def best_profit(
     config: RunConfig, market: Market, params: EnvParams, decisions: DecisionBars
 ) -> float | None:
-    """Dollars that the best policy makes on these decision bars with account rules off; None where
-    it is not known (`is_known`).
+    """Return the dollars of the best policy on these decision bars with account rules off.
+
+    None where it is not known (`is_known`).
     """
     if not is_known(config, market):
         return None

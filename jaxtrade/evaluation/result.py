@@ -179,16 +179,19 @@ class Result(ResultViews):
 
     @property
     def trades(self) -> pd.DataFrame:
-        """The trades of the first agent, one row each: times of the exchange, prices in points,
-        money in dollars. Of a set with a column `symbol`; of `allocate` its fills, as
-        in `trades.csv`.
+        """The trades of the first agent, one row each.
+
+        Times of the exchange, prices in points, money in dollars. Of a set with a column `symbol`;
+        of `allocate` its fills, as in `trades.csv`.
         """
         return self.trades_of(self.agents[0].name)
 
     @property
     def equity(self) -> pd.DataFrame:
-        """Equity of the first agent in both passes, one row per decision bar, indexed by the time
-        of its close. Of a set with a column `symbol`; of `allocate` as in `equity.csv`.
+        """Equity of the first agent in both passes, one row per decision bar.
+
+        It is indexed by the time of its close. Of a set with a column `symbol`; of `allocate` as in
+        `equity.csv`.
         """
         return self.equity_of(self.agents[0].name)
 

@@ -25,8 +25,9 @@ CONFIDENCE = 0.95
 
 
 class AgentStanding(NamedTuple):
-    """What the verdict reads of an agent: profit in dollars, number of trades, and P&L int64[n]
-    mills by session.
+    """What the verdict reads of an agent.
+
+    Profit in dollars, number of trades, and P&L int64[n] mills by session.
     """
 
     name: str

@@ -35,9 +35,10 @@ RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 
 class AccountStart(NamedTuple):
-    """An account at the start of a session, int32[]: mills from the start balance, its high-water
-    mark, trade dates with a fill, and the number of accounts before it. On the host int64[n], of
-    n sessions.
+    """An account at the start of a session, int32[].
+
+    Mills from the start balance, its high-water mark, trade dates with a fill, and the number of
+    accounts before it. On the host int64[n], of n sessions.
     """
 
     balance: Leaf
@@ -181,8 +182,9 @@ PRODUCTS = ("dot_general", "conv_general_dilated")
 
 
 class AgentGroup(NamedTuple):
-    """Agents that decide by the same function: `count` of them, each in `lanes` places at
-    once (static).
+    """Agents that decide by the same function.
+
+    There are `count` of them, each in `lanes` places at once (static).
 
     fixed: for each leaf of the carry, whether `act` and `forget` pass it on unchanged. Such
         knowledge (the weights of a policy) is held once for each agent, and not carried from bar
@@ -366,8 +368,9 @@ class Inputs(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What joins the sessions of a group, trees as of `carry_state` with leaves [count,
-    lanes, ...].
+    """What joins the sessions of a group.
+
+    Trees as of `carry_state` with leaves [count, lanes, ...].
 
     opening: before the first bar of a lane.
     closing: after the last bar of its first session.

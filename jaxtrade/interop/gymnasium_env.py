@@ -1,9 +1,9 @@
-"""The trading environment as a gymnasium `Env` and `VectorEnv`. Importing this module registers it
-with gymnasium.
+"""The trading environment as a gymnasium `Env` and `VectorEnv`.
+
+Importing this module registers it with gymnasium.
 
 Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]` hold the mask of
-    the latest
-observation. Further keys of `info` are row (market row of the observation's bar) and, after a step,
+the latest observation. Further keys of `info` are row (market row of the observation's bar) and, after a step,
 equity (mills relative to the start balance, before any reset), end_reason (`EndReason`) and illegal
 (True if the action was illegal; it was then executed as HOLD).
 

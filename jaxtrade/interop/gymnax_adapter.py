@@ -1,6 +1,4 @@
-"""Any gymnax (>= 1.0.1) environment with discrete actions and array observations, as an `Env` of
-this package.
-"""
+"""Any gymnax (>= 1.0.1) environment with discrete actions and array observations, as an `Env`."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class GymnaxEnv:
-    """Adapter. The reference is the flattened observation itself, float32[D]. Every action is
-    legal.
+    """A gymnax environment as an `Env`.
+
+    The reference is the flattened observation itself, float32[D]. Every action is legal.
 
     A gymnax step returns six values. `info["final_observation"]` is the observation before an
     auto-reset. The time limit of the environment is a truncation.
@@ -102,8 +101,9 @@ def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
 
 
 def from_gymnasium(environment: Any) -> NoReturn:
-    """Raise ConfigError, which says what to do instead: an environment of Gymnasium steps in
-    Python, so no compiled program can hold it.
+    """Raise ConfigError, which says what to do instead.
+
+    An environment of Gymnasium steps in Python, so no compiled program can hold it.
     """
     spec = getattr(environment, "spec", None)
     name = environment if isinstance(environment, str) else getattr(spec, "id", "NAME")

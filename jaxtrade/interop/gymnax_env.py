@@ -1,5 +1,6 @@
-"""The trading environment as a gymnax (>= 1.0.1) environment. Importing this module registers it
-with gymnax.
+"""The trading environment as a gymnax (>= 1.0.1) environment.
+
+Importing this module registers it with gymnax.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def make_gymnax(**world: Any) -> GymnaxTrading:
 
 
 class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[reportInvalidTypeArguments]
-    """gymnax's interface (a step returns six values) to `TradingEnv`. All results are equal to it
-    bit for bit.
+    """gymnax's interface (a step returns six values) to `TradingEnv`.
+
+    All results are equal to it bit for bit.
 
     Episode starts depend on the key of `reset` alone, never on the keys of `step`. `info` holds
     terminated, truncated, final_observation (float32[D], before the reset), action_mask (bool[A],

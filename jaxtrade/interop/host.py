@@ -1,5 +1,4 @@
-"""The environment for programs on the host: compiled functions on the CPU, with NumPy arrays as
-input and output.
+"""The environment for programs on the host: compiled functions on the CPU, NumPy in and out.
 
 The gymnasium and Stable-Baselines3 adapters use it, for one environment or for N of them, whose
 arrays have a leading axis N. Below, [...] stands for both.
@@ -24,8 +23,9 @@ MAX_SEED = 2**32 - 1
 
 
 class DecisionInput(NamedTuple):
-    """Input of a decision: observation float32[..., D], mask bool[..., A], and market row
-    int32[...]; of several symbols in one account, that of the first one's own bar.
+    """Input of a decision: observation float32[..., D], mask bool[..., A], market row int32[...].
+
+    Of several symbols in one account, the row is that of the first one's own bar.
     """
 
     observation: Any

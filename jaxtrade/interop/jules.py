@@ -241,8 +241,9 @@ class TrainerAgent:
         return get_optimal_n_envs(symbols, self._config, data_dir, set=self._set)
 
     def train(self, existing_model_path: Path | str | None = None) -> Path:
-        """Train, save and evaluate -> the folder of the policy. The run around it
-        is `self.trainer.run`.
+        """Train, save and evaluate -> the folder of the policy.
+
+        The run around it is `self.trainer.run`.
 
         existing_model_path: a policy folder that this returned, or its run, to begin with.
         Raises ConfigError without an environment, and what `jaxtrade.run` raises.

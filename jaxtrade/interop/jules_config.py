@@ -1,5 +1,6 @@
-"""Read a configuration of IntradayJules: ours, and the fate of each of its keys (`jaxtrade config
-import`).
+"""Read a configuration of IntradayJules: ours, and the fate of each of its keys.
+
+It is the command `jaxtrade config import`.
 
 Pure functions of plain values; imports no heavy library.
 """

@@ -1,3 +1,1 @@
-"""Start a run in several processes: on this machine, or by a manifest for an engine
-(docs/scale.md).
-"""
+"""Start a run in several processes: on this machine, or by an engine's manifest (docs/scale.md)."""

@@ -1,5 +1,7 @@
-"""What is launched: a training command, and where it is to run, an engine or several processes of
-this machine. `command_of` makes the command fit for restarts.
+"""What is launched: a training command, and where it is to run.
+
+It runs on an engine or in several processes of this machine. `command_of` makes the command fit for
+restarts.
 """
 
 from __future__ import annotations
@@ -155,8 +157,9 @@ class LaunchJob:
 
     @property
     def of_node(self) -> tuple[str, ...]:
-        """The command for an engine that starts one process on each node. A process alone uses one
-        GPU unless it is told to use all.
+        """The command for an engine that starts one process on each node.
+
+        A process alone uses one GPU unless it is told to use all.
         """
         told = any(word == "--devices" or "parallel.devices" in word for word in self.command)
         return (

@@ -1,5 +1,6 @@
-"""The form of a learner's program for a platform: the same mathematics, in the operations that are
-fast there. Who trains on a CPU need not read this.
+"""The form of a learner's program for a platform: the same mathematics, in operations fast there.
+
+Who trains on a CPU need not read this.
 
 On a GPU or a TPU the time of an update goes into starting programs, so few and large operations
 are fast. On a CPU it goes into the operations themselves, so those that read memory in order are
@@ -309,8 +310,9 @@ def pack_parameters(network: Any, form: NetworkForm, parameters: PyTree) -> PyTr
 
 
 class SteppedTree(NamedTuple):
-    """The parameters and moments of a network while gradient steps change them: in the form for the
-    platform.
+    """A network's parameters and moments while gradient steps change them.
+
+    They are in the form for the platform.
 
     parameters: as they are outside of an update, arrays or shapes.
     """

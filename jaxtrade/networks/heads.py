@@ -1,5 +1,6 @@
-"""The networks of the learners: torsos, memory, and the heads that compute logits and values, or
-the value of each action.
+"""The networks of the learners: torsos, memory, and the heads.
+
+The heads compute logits and values, or the value of each action.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Module(Protocol):
 
 
 class Network(Module, Protocol):
-    """A policy and value network (`network.kind`): a flax module with these methods, called through
-    `init` and `apply`.
+    """A policy and value network (`network.kind`).
+
+    It is a flax module with these methods, called through `init` and `apply`.
 
     `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
     With a memory, the network also has `read` and `step`, and it may have `run`, as
@@ -134,8 +136,9 @@ def make_actor_critic(
 
 
 class ActionValues(Module, Protocol):
-    """A Q-network (`parts.Q_NETWORKS`): a flax module with these methods, called through `init` and
-    `apply`.
+    """A Q-network (`parts.Q_NETWORKS`).
+
+    It is a flax module with these methods, called through `init` and `apply`.
 
     `QNetwork` documents the methods. With a memory, the network also has `read` and `step`, and it may have `run`, as
     `networks.torso.GRU`.

@@ -28,8 +28,9 @@ MIN_VARIANCE = 1e-12
 
 
 class RunningStats(struct.PyTreeNode):
-    """count, mean, variance: float32[M, D] for M groups. It is the population variance (divided by
-    the count).
+    """Running statistics of M groups: count, mean, variance, float32[M, D].
+
+    It is the population variance (divided by the count).
 
     The count is a float, because an int32 would overflow after 2^31 samples: minutes on a fast
     device. It only serves as a weight, so rounding does no harm.
@@ -170,8 +171,9 @@ def _merge_moments(
 
 
 class Scaler(struct.PyTreeNode):
-    """What `normalise` needs of the statistics: mean and scale, float32[D], or float32[M, D] for M
-    > 1 groups.
+    """What `normalise` needs of the statistics: mean and scale.
+
+    They are float32[D], or float32[M, D] for M > 1 groups.
     """
 
     mean: Array

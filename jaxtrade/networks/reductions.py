@@ -32,7 +32,9 @@ Axes = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Reduce:
-    """axis: name of the mapped axis over which the environments are split; None if one device holds
+    """Names of the mapped axes over which a reduction goes.
+
+    axis: name of the mapped axis over which the environments are split; None if one device holds
         all of them.
     inner: name of the mapped axis of the parts on one device, for strict sums; None: a device holds
         one part.

@@ -1,5 +1,6 @@
-"""The layers of the networks: matrix products in a stated precision, torsos with their first
-weights, and the memory of a recurrent policy.
+"""The layers of the networks: matrix products, torsos, and the memory of a recurrent policy.
+
+Products have a stated precision; torsos have their first weights.
 
 A carry is float32[..., H], or None for a network without memory. It is zero before the first
 observation of an episode. The code that runs episodes resets it there (`forget`), so the network
@@ -38,8 +39,9 @@ UNITS = {  # precision -> platforms whose products can round their operands, and
 
 @dataclass(frozen=True)
 class DotGeneral:
-    """`jax.lax.dot_general` with operands of one precision: for `product`, or an argument of
-    `flax.linen.Dense`.
+    """`jax.lax.dot_general` with operands of one precision.
+
+    It is for `product`, or an argument of `flax.linen.Dense`.
 
     algorithm: how XLA computes the product.
     mantissa: bits to which operands are rounded before it, in the forward and in the backward pass;
@@ -283,8 +285,9 @@ run_gru.defvjp(_run_forward, _run_backward)
 
 
 class GRU(nn.Module):
-    """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN and PyTorch: carry h
-    float32[..., H] -> h'.
+    """Gated recurrent unit: carry h float32[..., H] -> h'.
+
+    It is that of Cho et al. 2014, in the form of cuDNN and PyTorch.
 
         r, z = sigmoid(W x + U h + b)        n = tanh(W_n x + b_n + r * (U_n h + c_n))        h' = (1 - z) n + z h
 

@@ -63,8 +63,7 @@ def size(stream: TextIO, environ: Mapping[str, str] = os.environ) -> tuple[int, 
 
 
 class LastingStream:
-    """A text stream that loses what is written after its reader has gone, instead of ending
-    the run.
+    """A text stream that loses what is written after its reader has gone, instead of ending a run.
 
     A terminal that closes, or a pipe whose reader ends, must not stop hours of training.
     """
@@ -298,8 +297,9 @@ STEP = 2.0  # seconds without a line after which the next step of a phase is nam
 
 
 class Plain(Screen):
-    """One line at the start of each phase, two per chunk of training, and one after ten seconds
-    without a line.
+    """One line at the start of each phase, two per chunk of training.
+
+    Also one after ten seconds without a line.
     """
 
     def __init__(self, stream: TextIO | None = None, heartbeat: float = HEARTBEAT) -> None:

@@ -48,8 +48,9 @@ CURVE_POINTS = 160
 
 @dataclass(frozen=True)
 class ReportData:
-    """What a report is made of: its content, the bars, the trades on them, and the equity that the
-    page draws. Of an account that holds several symbols the page has no bars and no trades.
+    """What a report is made of: its content, the bars, the trades on them, the drawn equity.
+
+    Of an account that holds several symbols the page has no bars and no trades.
 
     fills: the text of its `trades.csv`.
     """

@@ -107,8 +107,10 @@ OF_ACCOUNT = ("in_sample", "costs")  # of them those of an account that holds se
 
 
 def name_folder(run: Path) -> str:
-    """Return the folder of a run as commands of the page name it: `runs/NAME` in the default folder
-    of runs, else its name, so that the page does not say where it was made.
+    """Return the folder of a run as commands of the page name it.
+
+    It is `runs/NAME` in the default folder of runs, else its name, so that the page does not say
+    where it was made.
     """
     whole = run.resolve()
     return shlex.quote(f"runs/{whole.name}" if whole.parent.name == "runs" else whole.name)

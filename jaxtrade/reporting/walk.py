@@ -1,5 +1,6 @@
-"""The page of a walk-forward: `report.html` and `report.json` from its folder. Nothing is trained,
-traded or compiled; sections compute sums for plots, and no statistics.
+"""The page of a walk-forward: `report.html` and `report.json` from its folder.
+
+Nothing is trained, traded or compiled; sections compute sums for plots, and no statistics.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""What every learner's policy does at a reference: read it, normalised by the statistics of its
-group, combine it with advice, and report what it decided.
+"""What every learner's policy does at a reference.
+
+It reads it, normalised by the statistics of its group, combines it with advice, and reports what it
+decided.
 
 All functions of a policy but `prepare_policy` take one that `prepare_policy` has made.
 """
@@ -37,8 +39,9 @@ from jaxtrade.types import Array, Env, PyTree
 
 @runtime_checkable
 class Grouped(Protocol):
-    """An environment whose references belong to groups (symbols), each with observation statistics
-    of its own.
+    """An environment whose references belong to groups (symbols).
+
+    Each group has observation statistics of its own.
 
     An environment without these methods has a single group.
     """

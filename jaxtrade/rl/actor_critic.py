@@ -1,5 +1,6 @@
-"""The policy of an actor-critic: network, acting on one reference, and the output for the rows of a
-rollout that a loss reads.
+"""The policy of an actor-critic: network, acting on one reference, and the output for rollout rows.
+
+A loss reads that output.
 
 The distribution is that of `acting.apply_unlock_and_advice`: the network's, as unlocked actions and advice
 change it. All functions but `act` take a policy that `acting.prepare_policy` has made.
@@ -187,8 +188,9 @@ def act_by_chance(
 
 
 class StepExtras(NamedTuple):
-    """`Transition.extras` of an actor-critic: the part of `ActExtras` that an update reads. Logits
-    and masks are recomputed.
+    """`Transition.extras` of an actor-critic: the part of `ActExtras` that an update reads.
+
+    Logits and masks are recomputed.
     """
 
     log_prob: Array

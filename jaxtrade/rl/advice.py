@@ -88,8 +88,9 @@ _OWN = 0.01  # share of the policy's own distribution in the mixture of `rules`
 
 
 class Trust(struct.PyTreeNode):
-    """`Policy.fusion`, as measured in training: log_odds float32[B], one for each of B ranges of
-    confidence.
+    """`Policy.fusion`, as measured in training: log_odds float32[B].
+
+    There is one for each of B ranges of confidence.
 
     Of a panel of A advisors, log_odds is float32[A, B], and correlation float32[A, A] that of their
     errors; None (static) for one advisor.
@@ -116,8 +117,9 @@ class AdviceTerms(NamedTuple):
 
 
 class FusedPolicy(NamedTuple):
-    """The fused policy: logits float32[A], mask bool[A], and cost float32[], the loss that the
-    fusion adds.
+    """The fused policy: logits float32[A], mask bool[A], and cost float32[].
+
+    The cost is the loss that the fusion adds.
 
     cost is None without a fusion.
     """
@@ -128,8 +130,9 @@ class FusedPolicy(NamedTuple):
 
 
 class Gate(nn.Module):
-    """float32[..., D + 4] -> float32[...] in (0, 1): the share of the trust that is used. Initially
-    near one half.
+    """float32[..., D + 4] -> float32[...] in (0, 1): the share of the trust that is used.
+
+    Initially near one half.
     """
 
     dot_general: DotGeneral = FLOAT32

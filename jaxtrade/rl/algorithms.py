@@ -23,8 +23,7 @@ from jaxtrade.types import Array, Env, Learner
 
 
 class OutputLayer(NamedTuple):
-    """The layer of a network whose outputs are one number for each action, so that a transfer can
-    widen it.
+    """The layer of a network whose outputs are one number for each action; a transfer can widen it.
 
     name: its name in the parameters.
     value: name of the layer of V if the layer `name` gives advantages that are centred over all

@@ -21,8 +21,9 @@ FRESH = ActorConfig()  # the policy that learns acts
 
 
 class MakeOptions(TypedDict, total=False):
-    """What a learner is made with besides its configuration (`rl.ppo.make_ppo` says what each
-    means); each may be left out.
+    """What a learner is made with besides its configuration; each may be left out.
+
+    `rl.ppo.make_ppo` says what each means.
     """
 
     summarise: Summary | None
@@ -83,8 +84,9 @@ class Context(Generic[ConfigT, NetworkT]):
 
     @property
     def sequence(self) -> int:
-        """Consecutive steps of one environment that a minibatch keeps together: with a memory the
-        whole rollout.
+        """Consecutive steps of one environment that a minibatch keeps together.
+
+        With a memory it is the whole rollout.
         """
         return 1 if self.first_carry is None else self.rollout.num_steps
 

@@ -1,5 +1,7 @@
-"""DQN with action masks (Mnih et al. 2015): double (van Hasselt et al. 2016), dueling (Wang et al.
-2016), returns of n steps, uniform or prioritised replay (Schaul et al. 2016).
+"""DQN with action masks (Mnih et al. 2015), returns of n steps, uniform or prioritised replay.
+
+It is double (van Hasselt et al. 2016) and dueling (Wang et al. 2016); prioritised replay is that of
+Schaul et al. 2016.
 
 Each update acts epsilon-greedily in all environments, writes the rollout into a replay on the
 device, and takes `replay_ratio` x environment steps / `batch_size` gradient steps on samples from
@@ -80,8 +82,9 @@ from jaxtrade.types import Array, Env, Learner, Metrics, PyTree, Transition
 
 
 class DQNHParams(QHParams, struct.PyTreeNode):
-    """The tunable floats of DQN; meanings as in `DQNConfig`. They are leaves, so a sweep is a
-    vmap.
+    """The tunable floats of DQN; meanings as in `DQNConfig`.
+
+    They are leaves, so a sweep is a vmap.
     """
 
     tau: Array
@@ -227,8 +230,9 @@ class SteppedDQN(NamedTuple):
 
 
 class ReplayBatch(NamedTuple):
-    """The drawn samples, their importance weights float32[B] (None for ones) and what was drawn by
-    priority.
+    """The drawn samples, their importance weights, and what was drawn by priority.
+
+    The weights are float32[B] (None for ones).
     """
 
     sample: Sample

@@ -1,5 +1,6 @@
-"""Population-based training (Jaderberg et al. 2017): the worst agents become copies of the best,
-with other settings.
+"""Population-based training (Jaderberg et al. 2017).
+
+The worst agents become copies of the best, with other settings.
 
 Pure functions of stacked states [N, ...]. An event ranks the agents by their scores, ties by index.
 Each of the worst `truncation` share, and each agent that is not finite, continues from a random

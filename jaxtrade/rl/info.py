@@ -1,5 +1,6 @@
-"""What the console, the health check and the remedies say about each learner (`types.LearnerInfo`):
-pure functions of the metric rows.
+"""What the console, the health check and the remedies say about each learner (`types.LearnerInfo`).
+
+They are pure functions of the metric rows.
 """
 
 from __future__ import annotations

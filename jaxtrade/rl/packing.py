@@ -1,5 +1,4 @@
-"""Packs the small arrays of a tree into one array of 32-bit words, and back without a change of any
-bit.
+"""Packs the small arrays of a tree into one array of 32-bit words and back, and changes no bit.
 
 A loop on a device copies, stores and loads each of its arrays by a program of its own. An
 environment's state has about forty arrays of one number per environment: packed they are one array.

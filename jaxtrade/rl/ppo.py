@@ -1,5 +1,7 @@
-"""Proximal policy optimisation (Schulman et al. 2017) with action masks: one update is a rollout,
-advantages and value targets, epochs of gradient steps over the rollout, and metrics.
+"""Proximal policy optimisation (Schulman et al. 2017) with action masks.
+
+One update is a rollout, advantages and value targets, epochs of gradient steps over the rollout,
+and metrics.
 
 The rollout stores references. Each minibatch rebuilds observations and masks from them, with the
 function and the observation statistics that were used for acting. The probability ratio is
@@ -60,8 +62,9 @@ WORST = ("ratio_error",)  # the diagnostic of the first gradient step whose larg
 
 
 class PPOHParams(struct.PyTreeNode):
-    """The tunable floats, each float32[]; meanings as in `PPOConfig`. They are leaves, so a sweep
-    is a vmap.
+    """The tunable floats, each float32[]; meanings as in `PPOConfig`.
+
+    They are leaves, so a sweep is a vmap.
     """
 
     learning_rate: Array

@@ -1,5 +1,6 @@
-"""PQN, parallelised Q-network (Gallici et al. 2024, "Simplifying Deep Temporal Difference
-Learning").
+"""PQN, parallelised Q-network (Gallici et al. 2024).
+
+The paper is "Simplifying Deep Temporal Difference Learning".
 
 Each update acts epsilon-greedily in all environments, computes Q(lambda) targets over the rollout,
 and fits the Q values of the taken actions to them in epochs of minibatches. There is no replay and

@@ -121,8 +121,9 @@ def q_contexts(
 
 
 class QHParams(struct.PyTreeNode):
-    """The tunable floats of every Q-learner, each float32[]; meanings as in `QLearningConfig`. A
-    learner adds its own.
+    """The tunable floats of every Q-learner, each float32[]; meanings as in `QLearningConfig`.
+
+    A learner adds its own.
     """
 
     learning_rate: Array
@@ -236,8 +237,9 @@ def evaluate_actions(
 
 
 def value_of(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Array:
-    """Return the largest Q of a legal action at `ref` (float32[]). `carry` is the
-    memory before `ref`.
+    """Return the largest Q of a legal action at `ref` (float32[]).
+
+    `carry` is the memory before `ref`.
     """
     found = evaluate_actions(ctx, policy, carry, ref, params)
     return largest(found.q, found.mask)

@@ -1,5 +1,6 @@
-"""A replay of references on the device: a ring of time rows, and n-step samples from it, drawn
-evenly or by priority.
+"""A replay of references on the device: a ring of time rows, and n-step samples from it.
+
+Samples are drawn evenly or by priority.
 
 A row holds one step of all N environments, as references without observations, packed into words
 (`rl.packing`): 56 bytes for a transition of the task `manage`. Time runs along the ring, so a lane
@@ -296,8 +297,9 @@ class SumTree(struct.PyTreeNode):
 
 
 class _Level(NamedTuple):
-    """Places of a level above the leaves, int32 each: of its first node, of the first node below
-    it, and how many nodes both levels have.
+    """Places of a level above the leaves, int32 each.
+
+    They are of its first node, of the first node below it, and how many nodes both levels have.
     """
 
     start: Array

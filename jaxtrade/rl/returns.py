@@ -1,5 +1,6 @@
-"""Advantages, value targets and Q targets, and the terms of losses. Time is the first axis; all
-arrays are [T, N] unless said otherwise.
+"""Advantages, value targets and Q targets, and the terms of losses.
+
+Time is the first axis; all arrays are [T, N] unless said otherwise.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ def gae(
 
 
 class VTrace(NamedTuple):
-    """Results of `vtrace`, float32[T, N] each: the value targets v_t, and the advantages of the
-    policy gradient.
+    """Results of `vtrace`, float32[T, N] each.
+
+    They are the value targets v_t, and the advantages of the policy gradient.
     """
 
     target: Array

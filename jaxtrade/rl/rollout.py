@@ -1,5 +1,4 @@
-"""Collect rollouts from many environments, and compute values, counts and metrics from the recorded
-steps.
+"""Collect rollouts from many environments; compute values, counts and metrics from the steps.
 
 T is the number of steps, N the number of environments. A rollout stores references instead of
 observations, which would take far more memory. `Env.observe` rebuilds an observation from its

@@ -216,8 +216,10 @@ class MeshDevices(RunDevices):
 
     @property
     def _of_agents(self) -> Learner:
-        """The learner of one part, for all agents of a device. With strict sums they are computed
-        one after the other, so that results are bit-identical for any number of them on a device.
+        """The learner of one part, for all agents of a device.
+
+        With strict sums they are computed one after the other, so that results are bit-identical
+        for any number of them on a device.
         """
         if not self.layout.groups or not self.stack.shape:
             return self.local.wrap(self.part)

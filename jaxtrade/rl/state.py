@@ -1,5 +1,7 @@
-"""What all learners share: the policy that they export, new actions that open step by step, first
-states of environments, running totals of episodes, and which policy acts.
+"""What all learners share.
+
+The policy that they export, new actions that open step by step, first states of environments,
+running totals of episodes, and which policy acts.
 """
 
 from __future__ import annotations
@@ -109,8 +111,9 @@ class Policy(struct.PyTreeNode):
 
 
 class EpisodeTotals(struct.PyTreeNode):
-    """Totals of the running episode of each environment: undiscounted reward float32[N], length
-    int32[N] in steps.
+    """Totals of the running episode of each environment.
+
+    They are undiscounted reward float32[N] and length int32[N] in steps.
     """
 
     reward: Array
@@ -172,8 +175,9 @@ def reset_all(
 
 
 class PastPolicies(struct.PyTreeNode):
-    """The policies of the last d updates, oldest first (`TrainState.actor`). The newest is in the
-    state itself, so a run holds d + 1.
+    """The policies of the last d updates, oldest first (`TrainState.actor`).
+
+    The newest is in the state itself, so a run holds d + 1.
 
     parameters, normaliser: as of `Policy`, [d, ...].
     version: int32[d], that of each policy; at first all are 0.

@@ -1,5 +1,6 @@
-"""The training state of a learner and its parts. Everything that influences training from update to
-update is here.
+"""The training state of a learner and its parts.
+
+Everything that influences training from update to update is here.
 """
 
 from __future__ import annotations
@@ -193,9 +194,10 @@ def first_state(
 
 
 class Kind(enum.IntEnum):
-    """How an array divides. WHOLE: every part has all of it. LANES: its first axis is environments,
-    or groups of them.
-    RING: its first axis is L rows of time with N environments each, [L N, ...].
+    """How an array divides.
+
+    WHOLE: every part has all of it. LANES: its first axis is environments, or groups of them. RING:
+    its first axis is L rows of time with N environments each, [L N, ...].
     """
 
     WHOLE = 0

@@ -1,5 +1,6 @@
-"""Lossless transfer: a policy goes on in another task, its arrays widened by the names of slots and
-actions.
+"""Lossless transfer: a policy goes on in another task, its arrays widened by name.
+
+The names are those of slots and actions.
 
 Every axis of every parameter has labels: input axes the slots, the axis of the policy head the
 actions, other axes their units. Numbers are copied where source and target share labels; all other
@@ -40,8 +41,9 @@ from jaxtrade.types import Array, PyTree
 
 
 class ArrayTransfer(NamedTuple):
-    """One array of the source: what became of it, how many of its numbers are in the target, and
-    why not all.
+    """One array of the source: what became of it, and how many of its numbers are in the target.
+
+    Also why not all are.
 
     outcome: copied, widened (it has more rows or columns now), dropped (some or all of it
         found no place).
@@ -140,8 +142,10 @@ SAME = tuple(
 
 
 class PolicyLabels(NamedTuple):
-    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its
-    network, and the layer that has one output for each action.
+    """Labels of a policy's arrays.
+
+    Names of its slots and actions in order, their scaling, its network, and the layer that has one
+    output for each action.
 
     groups: names of the groups of the observation statistics: the symbols of a
         set (`data.members.groups_of`).
@@ -163,8 +167,9 @@ class PolicyLabels(NamedTuple):
 
 
 class TransferResult(NamedTuple):
-    """What a source gives a new run: parameters, normaliser, moments (None: the run's own) and the
-    report.
+    """What a source gives a new run.
+
+    Parameters, normaliser, moments (None: the run's own) and the report.
     """
 
     params: PyTree

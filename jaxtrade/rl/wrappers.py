@@ -1,5 +1,6 @@
-"""What wraps a learner, which knows nothing of it: stages of the environment, shares of the
-symbols, advice, and an older actor.
+"""What wraps a learner, which knows nothing of it: stages, symbol shares, advice, an older actor.
+
+Stages are those of the environment.
 
 A learner's own functions are `Init` and `Update`. `compose` puts around them what a configuration
 has, so that a run without a feature has no trace of it.

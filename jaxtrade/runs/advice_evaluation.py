@@ -1,5 +1,6 @@
-"""The advice that an evaluation shows: asked now, or as an earlier evaluation showed it
-(`advice/<split>.npz`). And the plot of the advice in training.
+"""The advice that an evaluation shows, and the plot of the advice in training.
+
+It is asked now, or as an earlier evaluation showed it (`advice/<split>.npz`).
 
 Each evaluation saves exactly what it showed, whether all answers arrived or not, so that it can be
 repeated bit by bit and a replay of the run shows the same.

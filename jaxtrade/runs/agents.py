@@ -1,5 +1,6 @@
-"""The agents of a run before JAX is loaded: which of them share a program, the file `agents.json`,
-and what a resumed run may change.
+"""The agents of a run before JAX is loaded.
+
+Which of them share a program, the file `agents.json`, and what a resumed run may change.
 
 Agents share a program if they differ only in numbers that the program takes as arguments: the
 tunable floats of the learner (`config.learners.TUNABLE`), and the keys of the sections `costs`,

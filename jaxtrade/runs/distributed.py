@@ -1,5 +1,6 @@
-"""The processes of one run: how many there are, which one this is, where process 0 listens; and how
-they join and leave.
+"""The processes of one run: how many there are, which one this is, where process 0 listens.
+
+Also how they join and leave.
 
 `find_process_group` is a pure function of flags and environment variables, so a contradiction is
 reported before JAX loads. `join` then joins the processes. The first of these sources that says

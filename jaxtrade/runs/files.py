@@ -1,5 +1,6 @@
-"""The files that a run's configuration names: recorded when it is created, found again from
-wherever it is read. And which of its modules may be imported.
+"""The files that a run's configuration names: recorded at its creation, found again later.
+
+They are found from wherever the run is read. Also which of its modules may be imported.
 
 A manifest's `files` holds for each key (`data.file`, `data.contract`, `imports.NAME`, ...):
 `given`, the value in `config.yaml`; `absolute` and `relative`, its path then, the latter seen from

@@ -1,5 +1,6 @@
-"""What acts between two chunks of a run: population-based training, the scores on the validation
-sessions, the advisor, the clock.
+"""What acts between two chunks of a run.
+
+Population-based training, the scores on the validation sessions, the advisor, the clock.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ def rank_agents(
 
 
 class Evolution:
-    """A hook of `train` (a `hooks.StatefulHook`): an event every `every` chunks, but not after the
-    last one, because nothing would be trained after it.
+    """A hook of `train` (a `hooks.StatefulHook`): an event every `every` chunks.
+
+    There is none after the last one, because nothing would be trained after it.
 
     events, copies: events so far, and agents that became copies in them. A rollback and a resume
         restore both.
@@ -167,16 +169,19 @@ LINEAGE = "lineage.jsonl"
 
 
 class LineageSink(JsonlSink):
-    """Appends events. Those after the update to which a run goes back are dropped, as rows of
-    metrics are.
+    """Appends events.
+
+    Those after the update to which a run goes back are dropped, as rows of metrics are.
 
     It is a sink of the run, so that a rollback reaches it, but it takes neither metrics nor
     messages.
     """
 
     def __init__(self, folder: Path, resume_update: int | None = None) -> None:
-        """resume_update: events up to this update, of an earlier process, are kept; None: begin a
-        new file.
+        """Continue or begin the file of events in `folder`.
+
+        resume_update: events up to this update, of an earlier process, are kept; None: begin a new
+        file.
         """
         super().__init__(folder / LINEAGE, resume_update, every_update=False)
 
@@ -200,8 +205,9 @@ WINNER_FOLDER = "policy_winner"  # in the run folder, beside `policy`
 
 
 class Evolving(Evolution):
-    """The evolution of a run's agents. It is a hook unless the drawn settings stay (`evolve.every`
-    is 0).
+    """The evolution of a run's agents.
+
+    It is a hook unless the drawn settings stay (`evolve.every` is 0).
     """
 
     def __init__(self, job: Job) -> None:
@@ -360,8 +366,9 @@ FILE = "validation/latest.json"
 
 
 class LatestSession:
-    """Collects the session of one evaluation (`see`), and writes it with its score (`write`), for
-    `jaxtrade watch`. The run goes on if it cannot be written.
+    """Collects the session of one evaluation (`see`), and writes it (`write`) for `jaxtrade watch`.
+
+    It is written with its score. The run goes on if it cannot be written.
 
     Of several agents it is the first one's, of several symbols the first symbol's.
     """

@@ -1,6 +1,4 @@
-"""One run in its folder: its parts, its programs, its screen and its sinks, and the lines with
-which it opens.
-"""
+"""One run in its folder: parts, programs, screen, sinks, and the lines with which it opens."""
 
 from __future__ import annotations
 
@@ -138,8 +136,10 @@ class Job:
         screen: Screen,
         limit: float | None,
     ) -> None:
-        """limit: of the time of this process, in seconds: `control.wall_clock`, or what a resume
-        was given.
+        """Put the parts of a run together.
+
+        limit: of the time of this process, in seconds: `control.wall_clock`, or what a resume was
+        given.
         """
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = (

@@ -1,5 +1,7 @@
-"""Build the parts of a run before anything is written: market, splits, environment, learner,
-advice, the agents of a sweep or a walk-forward, the episode monitor.
+"""Build the parts of a run before anything is written.
+
+These are market, splits, environment, learner, advice, the agents of a sweep or a walk-forward, the
+episode monitor.
 """
 
 from __future__ import annotations
@@ -374,8 +376,9 @@ class Setup:
 
     @cached_property
     def place(self) -> RunDevices:
-        """The devices that the run trains on. Raises ConfigError if there are too few, or they
-        cannot share it.
+        """The devices that the run trains on.
+
+        Raises ConfigError if there are too few, or they cannot share it.
         """
         chosen, rollout = self.config.parallel, self.config.rollout
         layout = plan_mesh(
@@ -434,8 +437,9 @@ class Setup:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All that decides what the run's programs compute, besides the source code: configuration,
-        data, contract.
+        """All that decides what the run's programs compute, besides the source code.
+
+        It is configuration, data and contract.
 
         The seed is left out: it is an argument of the programs. So is what the agents of a sweep
         have of their own. So are the places of files: their content is in the fingerprint and the

@@ -1,5 +1,6 @@
-"""A run that is read from its folder, and the outcome of one that has just ended: its
-configuration, what it learned and what came of it, as tables and plots.
+"""A run that is read from its folder, and the outcome of one that has just ended.
+
+Each gives its configuration, what it learned and what came of it, as tables and plots.
 
 Nothing is trained, evaluated or compiled here.
 """
@@ -211,8 +212,9 @@ class _RunView:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update, indexed by `update`. A metric with several
-        named parts has one column for each, such as `action_share.BUY`.
+        """The metrics of training, one row per update, indexed by `update`.
+
+        A metric with several named parts has one column for each, such as `action_share.BUY`.
 
         Raises DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is none.
         """
@@ -227,9 +229,10 @@ class _RunView:
 
     @cached_property
     def episodes(self) -> pd.DataFrame:
-        """The episodes of training, one row each in the order in which they ended (columns:
-        docs/run_folder.md). `t` is in seconds since the start of the run. An undefined Sharpe ratio
-        is NaN.
+        """The episodes of training, one row each in the order in which they ended.
+
+        Columns: docs/run_folder.md. `t` is in seconds since the start of the run. An undefined
+        Sharpe ratio is NaN.
 
         Raises ConfigError if there is no `monitor.csv`, DataError if it is damaged.
         """
@@ -260,8 +263,9 @@ class StoredRun(_RunView):
 
     @cached_property
     def evaluations(self) -> dict[str, StoredEvaluation]:
-        """The evaluations by name: `test`, or `test/seed_3`, `test/agent_003` if the run has
-        several agents. Empty before the first one.
+        """The evaluations by name: `test`, or `test/seed_3`, `test/agent_003` of several agents.
+
+        Empty before the first one.
 
         That of a set holds those of its symbols. Raises DataError if a file is damaged.
         """

@@ -1,5 +1,7 @@
-"""What stands behind the metrics of a finished run: grids of assumptions, the probability to pass
-its account, a breakdown of its trades, and null markets.
+"""What stands behind the metrics of a finished run.
+
+It is grids of assumptions, the probability to pass its account, a breakdown of its trades, and null
+markets.
 
 All but the last are worked out for one policy of the run and the baselines (`_Subject`). They are
 returned, and kept beside the evaluation for a report.

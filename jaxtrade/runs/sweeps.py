@@ -1,5 +1,6 @@
-"""A sweep that needs several programs: each trains in turn, as an ordinary run in a folder of the
-sweep's own. And a search by Optuna.
+"""A sweep that needs several programs, each trained in turn, and a search by Optuna.
+
+Each is an ordinary run in a folder of the sweep's own.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Train a run as its plan says: load its parts, train, save the policies and evaluate them; or go on
-with one in its folder.
+"""Train a run as its plan says, or go on with one in its folder.
+
+Training loads the run's parts, trains, saves the policies and evaluates them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""`Trainer`: one run as an object with `train`, `evaluate`, `performance_info` and `policy`, for
-notebooks.
+"""`Trainer`: one run as an object for notebooks.
+
+It has `train`, `evaluate`, `performance_info` and `policy`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Enter the looks at a run's test split in the trial log, and record with each result how often its
-days were looked at.
+"""Enter the looks at a run's test split in the trial log.
+
+Each result records how often its days were looked at.
 """
 
 from __future__ import annotations
@@ -108,9 +109,10 @@ def count_look(
 
 
 class CountedLooks(NamedTuple):
-    """A look that was entered in the log: what the log says of its days, the profits of all
-    trials on these days (float64[D, N], `evaluation.test_set_history.trial_matrix`), and a label where it
-    could not be counted.
+    """A look that was entered in the log.
+
+    It has what the log says of its days, the profits of all trials on these days (float64[D, N],
+    `evaluation.test_set_history.trial_matrix`), and a label where it could not be counted.
     """
 
     history: SplitHistory

@@ -46,8 +46,9 @@ def in_sample_ids(fold: Fold) -> np.ndarray:
 
 
 class WalkEvaluation:
-    """The daily profit of the policies of a walk-forward, in the order of its agents, and of the
-    baselines. Each pass over all folds is one program for all policies.
+    """The daily profit of a walk-forward's policies, in the order of its agents, and of baselines.
+
+    Each pass over all folds is one program for all policies.
 
     Raises ConfigError as `backtest` does.
     """

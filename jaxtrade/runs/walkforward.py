@@ -1,5 +1,6 @@
-"""Train a walk-forward and test it out of sample, or resume one from its folder. `jaxtrade
-walkforward` calls these.
+"""Train a walk-forward and test it out of sample, or resume one from its folder.
+
+`jaxtrade walkforward` calls these.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Settings of this process that the programs of a run depend on, and that must be made before JAX
-starts: compute threads, and flags for bit-identical runs on a GPU. Imports no heavy library.
+"""Settings of this process that the programs of a run depend on, made before JAX starts.
+
+They are compute threads, and flags for bit-identical runs on a GPU. Imports no heavy library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""NumPy archives (`.npz`) of unknown origin: their headers say how large they are before they are
-unpacked.
-"""
+"""NumPy archives (`.npz`) of unknown origin: headers give their size before they are unpacked."""
 
 from __future__ import annotations
 

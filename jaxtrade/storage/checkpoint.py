@@ -1,5 +1,6 @@
-"""Checkpoints and policy bundles: directories of arrays. Reading one that is incomplete or damaged
-raises an error.
+"""Checkpoints and policy bundles: directories of arrays.
+
+Reading one that is incomplete or damaged raises an error.
 
 A directory is written under a temporary name, all its files and the directory are fsynced, and then
 it is renamed.
@@ -36,8 +37,9 @@ _NAME = re.compile(r"update-(\d{8,})")
 
 
 class RestoredState(NamedTuple):
-    """A restored state, the update at which it was saved, its metadata, and one line per damaged
-    checkpoint that was skipped.
+    """A restored state, the update at which it was saved, and its metadata.
+
+    Also one line per damaged checkpoint that was skipped.
     """
 
     state: PyTree

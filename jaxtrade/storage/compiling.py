@@ -56,8 +56,9 @@ class Pending:
         return made
 
     def forecast(self) -> str:
-        """Return how long the rest takes on this machine, as a line; "" where it was told before,
-        or nothing is compiled.
+        """Return how long the rest takes on this machine, as a line.
+
+        "" where it was told before, or nothing is compiled.
         """
         if self._told:
             return ""
@@ -89,9 +90,7 @@ class Programs:
 
     @property
     def busy(self) -> str:
-        """What is being traced or compiled at this moment: names with commas between them, or
-        "".
-        """
+        """What is being traced or compiled now: names with commas between them, or ""."""
         return ", ".join(self._busy)
 
     @contextmanager
@@ -165,8 +164,9 @@ class Programs:
 
 
 class RepeatedPrograms(Programs):
-    """The programs of one run that is repeated with other values: each is compiled once, and serves
-    every repetition.
+    """The programs of one run that is repeated with other values.
+
+    Each is compiled once, and serves every repetition.
 
     A program is known by its name and the shapes of its arguments. So use it only for repetitions
     whose configurations differ in nothing but arguments of the programs.

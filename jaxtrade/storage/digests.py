@@ -1,5 +1,4 @@
-"""`digests.json` of a folder: sha256 of its files, which shows whether a file was changed after it
-was written.
+"""`digests.json` of a folder: sha256 of its files, which shows whether one was changed later.
 
 A file of which no digest is known is taken as it is: folders of earlier versions have none. While
 files are replaced, the old and the new digest both count, so that a process that is killed between

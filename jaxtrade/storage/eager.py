@@ -1,5 +1,6 @@
-"""Programs that are not compiled: every operation runs by itself, in the order of the source code
-(`compute.eager`).
+"""Programs that are not compiled (`compute.eager`).
+
+Every operation runs by itself, in the order of the source code.
 
 A debugger, `print` and an exception's line number then see values and not tracers. The numbers are
 those of the compiled program up to rounding, because XLA fuses and reorders sums. It is very slow.
@@ -28,8 +29,9 @@ class EagerProgram:
 
 
 class EagerPrograms(Programs):
-    """The programs of a run that compiles nothing. Shapes and types are checked when a program
-    begins, as ever.
+    """The programs of a run that compiles nothing.
+
+    Shapes and types are checked when a program begins, as ever.
     """
 
     def begin(

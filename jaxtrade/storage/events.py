@@ -1,5 +1,4 @@
-"""TensorBoard event files: scalars and plots by step, hyper-parameters, and the marks that make
-it forget steps.
+"""TensorBoard event files: scalars and plots by step, hyper-parameters, marks to forget steps.
 
 An event file is a sequence of records (a length, the record, and a checksum of each). A record is
 one `Event` in the protobuf encoding. A run needs few kinds of event, so this module encodes them

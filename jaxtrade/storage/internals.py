@@ -1,5 +1,4 @@
-"""What is used of JAX and XLA that no release promises: private names, and options that a release
-may drop.
+"""What is used of JAX and XLA that no release promises: private names, options that may be dropped.
 
 Each is used in one place, and asked for first. A release that lacks one costs what `PARTS` says,
 and a line; never the command. Nothing here loads JAX.

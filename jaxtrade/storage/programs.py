@@ -1,5 +1,4 @@
-"""How programs are compiled: XLA's settings, and the folder of compiled programs that persists
-between runs.
+"""How programs are compiled: XLA's settings, and the folder of programs kept between runs.
 
 The folder is JAX's cache. JAX keys an entry by program, versions, flags and device, so it never
 loads a stale one. The folder may be deleted at any time. Only the user may write to it, because

@@ -1,5 +1,6 @@
-"""Sinks for the metrics of a run: JSON lines, TensorBoard, log file; and its lines of text, which
-`progress` shows too.
+"""Sinks for the metrics of a run: JSON lines, TensorBoard, log file; and its lines of text.
+
+`progress` shows the latter too.
 
 A row is the metrics of one update: name -> float, or list of floats. If several agents train side
 by side, `name` is their mean and `name/each` the list by agent. A row also holds `update` (updates
@@ -42,8 +43,9 @@ UNNAMED: Names = MappingProxyType({})
 
 
 class MetricSink(Protocol):
-    """Receives the rows of each chunk, in order, and one-line messages about the run. A class that
-    derives from it ignores what it does not define.
+    """Receives the rows of each chunk, in order, and one-line messages about the run.
+
+    A class that derives from it ignores what it does not define.
     """
 
     def write(self, rows: Sequence[Row]) -> None:

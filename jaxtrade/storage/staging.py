@@ -1,5 +1,6 @@
-"""Several files that replace earlier ones together. Each is whole: a killed process leaves no
-half-written file.
+"""Several files that replace earlier ones together.
+
+Each is whole: a killed process leaves no half-written file.
 """
 
 from __future__ import annotations

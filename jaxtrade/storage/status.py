@@ -1,5 +1,6 @@
-"""`status.json` in a run's folder: what the run does now, and in which process. `jaxtrade runs`
-reads it.
+"""`status.json` in a run's folder: what the run does now, and in which process.
+
+`jaxtrade runs` reads it.
 
 The file is small and replaced as a whole at every chunk and phase, by the run's main process alone.
 A run goes on if it cannot be written. Loads no heavy library.

@@ -143,8 +143,9 @@ class _OneRun:
 
 
 class WandbTracker(_OneRun):
-    """Weights & Biases. Offline, its files are in `wandb/` of the run's folder; `wandb sync` sends
-    them later.
+    """Weights & Biases.
+
+    Offline, its files are in `wandb/` of the run's folder; `wandb sync` sends them later.
     """
 
     def __init__(self, about: TrackedRun) -> None:
@@ -177,8 +178,9 @@ class WandbTracker(_OneRun):
 
 
 class TrackioTracker(_OneRun):
-    """trackio. Its files are in its own folder (TRACKIO_DIR); `trackio show --project jaxtrade`
-    shows them.
+    """trackio.
+
+    Its files are in its own folder (TRACKIO_DIR); `trackio show --project jaxtrade` shows them.
     """
 
     def __init__(self, about: TrackedRun) -> None:
@@ -203,9 +205,10 @@ class TrackioTracker(_OneRun):
 
 
 class MlflowTracker:
-    """MLflow. Without MLFLOW_TRACKING_URI, the runs of a folder share the file `mlflow.db` beside
-    them; `mlflow ui --backend-store-uri sqlite:///runs/mlflow.db` shows them. The step of a metric
-    is its update.
+    """MLflow. The step of a metric is its update.
+
+    Without MLFLOW_TRACKING_URI, the runs of a folder share the file `mlflow.db` beside them;
+    `mlflow ui --backend-store-uri sqlite:///runs/mlflow.db` shows them.
     """
 
     def __init__(self, about: TrackedRun) -> None:

@@ -1,5 +1,6 @@
-"""The trial log: every look of a test split, in a file beside the runs that nobody can shorten
-unseen.
+"""The trial log: every look of a test split, in a file that nobody can shorten unseen.
+
+It is beside the runs.
 
 `trials.jsonl` holds one JSON object per line. Each has its number and the SHA-256 of the line before, so a line that
 was changed, removed, inserted or moved breaks the chain there. `trials.head.json` holds the number and the SHA-256 of

@@ -1,5 +1,6 @@
-"""Training control: early stopping, plateau adjustments and the best checkpoint, by scores on
-validation sessions.
+"""Training control by scores on validation sessions.
+
+It is early stopping, plateau adjustments and the best checkpoint.
 
 `decide` is a pure function of numbers. `Controller` is the hook around it. It calls a score
 function that the caller gives, keeps the best state, and changes tunable floats. Because these are
@@ -147,8 +148,9 @@ def _format_values(values: np.ndarray) -> str:
 
 @dataclass(eq=False)
 class Controller:
-    """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and
-    after the last one.
+    """A hook of `train` (a `hooks.StatefulHook`) that evaluates and keeps the best state.
+
+    It evaluates every `evaluate_every` chunks and after the last one.
 
     score: (state) -> score of its policy; higher is better.
     unit: name of the score in messages.

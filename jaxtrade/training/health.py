@@ -1,5 +1,6 @@
-"""Health of a run: checks over the whole run, and warnings during it. They are pure functions of
-the metric rows.
+"""Health of a run: checks over the whole run, and warnings during it.
+
+They are pure functions of the metric rows.
 """
 
 from __future__ import annotations

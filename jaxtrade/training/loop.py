@@ -85,8 +85,9 @@ def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> RunLength:
 
 
 class _Compilations(threading.local):
-    """Counts the programs that XLA compiles, by thread: others are compiled beside a run, and do
-    not delay it.
+    """Counts the programs that XLA compiles, by thread.
+
+    Others are compiled beside a run, and do not delay it.
     """
 
     count = 0
@@ -377,8 +378,9 @@ class _TrainingRun:
 
     @property
     def rollbacks(self) -> int:
-        """Number of rollbacks in the whole run, including earlier processes; of several agents the
-        most of any.
+        """Number of rollbacks in the whole run, including earlier processes.
+
+        Of several agents it is the most of any.
         """
         return self.good.rollbacks + int(np.max(self.retries))
 

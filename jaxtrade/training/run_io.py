@@ -169,8 +169,9 @@ class Signals:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing new to save, so that a command ends at once after
-        SIGTERM (`interrupt`).
+        """Whether there is nothing new to save.
+
+        If so, a command ends at once after SIGTERM (`interrupt`).
         """
         return not self._borders
 

@@ -15,8 +15,9 @@ POINTS = 2000  # of the equity, at most about so many
 
 
 def find_evaluation(folder: Path) -> Path | None:
-    """Return the `evaluation.json` of a run's held-out sessions, of several policies that of the
-    first; None if there is none.
+    """Return the `evaluation.json` of a run's held-out sessions; None if there is none.
+
+    Of several policies it is that of the first.
     """
     for split in HELD_OUT:
         root = folder / "evaluation" / split
@@ -40,9 +41,10 @@ def stamp_result(folder: Path) -> int | None:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the verdict, the figures of all agents, the equity of the policy and the names of the
-    symbols that have a report of their own. None without a result; a file that cannot be read is
-    named in place of the verdict.
+    """Return the verdict, the figures of all agents, the equity of the policy, and symbol names.
+
+    The symbols are those that have a report of their own. None without a result; a file that cannot
+    be read is named in place of the verdict.
     """
     path = find_evaluation(folder)
     if path is None:
@@ -79,8 +81,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def read_equity(path: Path, settings: dict[str, Any]) -> dict[str, list[float]]:
-    """Return the equity in dollars, account rules off, at some bars, with their local times as if
-    they were seconds since 1970 in UTC.
+    """Return the equity in dollars, account rules off, at some bars, with their local times.
+
+    The times are as if they were seconds since 1970 in UTC.
     """
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

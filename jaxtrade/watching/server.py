@@ -115,8 +115,9 @@ SPARE_FILES = 40  # that the process may need beside its connections
 
 
 class HttpAnswer(NamedTuple):
-    """What a route answers. content: its bytes. kind: its media type. policy: what the page may
-    load.
+    """What a route answers.
+
+    content: its bytes. kind: its media type. policy: what the page may load.
     """
 
     content: bytes
@@ -442,8 +443,9 @@ def answer_report(html: str) -> HttpAnswer:
 def routes(
     folder: Path, reader: Reader, make_report: ReportMaker | None = None
 ) -> dict[str, Route]:
-    """Return what the server answers for the runs below `folder`. make_report: makes the page of a
-    finished run; raises JaxtradeError where it has none.
+    """Return what the server answers for the runs below `folder`.
+
+    make_report: makes the page of a finished run; raises JaxtradeError where it has none.
     """
     inventory = Inventory(folder)
 

@@ -1,3 +1,4 @@
-"""The host side of the advisor: queue, workers, backends, prompts and journal. Nothing here imports
-JAX.
+"""The host side of the advisor: queue, workers, backends, prompts and journal.
+
+Nothing here imports JAX.
 """

@@ -68,8 +68,9 @@ _NAMES = {0: "flat", 1: "long", -1: "short"}
 
 @dataclass(eq=False)
 class SampledBackend:
-    """A backend that makes one answer of `calls` samples of another one, asked one after the
-    other.
+    """A backend that makes one answer of `calls` samples of another one.
+
+    The samples are asked one after the other.
     """
 
     inner: OpenAIBackend
@@ -191,8 +192,9 @@ def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
 
 @dataclass(eq=False)
 class RuleBackend:
-    """Answers from the raw slots of a question. A slot that is missing or outside its raw range is
-    a failure.
+    """Answers from the raw slots of a question.
+
+    A slot that is missing or outside its raw range is a failure.
     """
 
     name = "rules"

@@ -164,8 +164,9 @@ def _table(rows: Sequence[PriceBar], decimals: int) -> str:
 
 
 class AccountRules(NamedTuple):
-    """What is the same for every environment. Money in dollars, unless `currency` (of the tick
-    value) says otherwise.
+    """What is the same for every environment.
+
+    Money in dollars, unless `currency` (of the tick value) says otherwise.
 
     drawdown, daily, target: None where the account has no such rule; daily is the daily loss limit.
     trailing: as in the account presets.

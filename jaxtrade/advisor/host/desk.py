@@ -1,5 +1,6 @@
-"""The desk: decides which question to send, when, and what to do with the answer. Its state belongs
-to one thread.
+"""The desk: decides which question to send, when, and what to do with the answer.
+
+Its state belongs to one thread.
 
 A question is looked up in the cache, waits in the queue, passes the gates and is sent. After that
 it is done, failed, poisoned, or back in the queue for a retry. Nothing here blocks: a question that
@@ -54,8 +55,9 @@ from jaxtrade.config.service import ServiceOptions
 
 
 class QuestionKey(NamedTuple):
-    """Identifies a question within a run. The bar and the prompt's version determine the whole
-    prompt.
+    """Identifies a question within a run.
+
+    The bar and the prompt's version determine the whole prompt.
     """
 
     bar: int
@@ -88,8 +90,9 @@ class Entry:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question
-        comes first.
+        """Sort key: the higher, the sooner it is sent.
+
+        Among equal priorities the older question comes first.
         """
         return (self.priority, -self.serial)
 
@@ -282,8 +285,9 @@ _FOR_GOOD = {state: (state, math.inf) for state in State}  # shared by hundreds 
 
 @dataclass(eq=False)
 class QuestionQueue:
-    """Holds at most `capacity` waiting questions. A question expires `ttl` chunks after it was last
-    submitted.
+    """Holds at most `capacity` waiting questions.
+
+    A question expires `ttl` chunks after it was last submitted.
     """
 
     capacity: int

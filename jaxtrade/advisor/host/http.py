@@ -43,8 +43,9 @@ class HttpResponse(NamedTuple):
 
 
 class Client:
-    """Sends requests to paths below one base URL. Many threads may use it; `close` ends the calls
-    in all of them.
+    """Sends requests to paths below one base URL.
+
+    Many threads may use it; `close` ends the calls in all of them.
     """
 
     def __init__(self, base: SplitResult, context: ssl.SSLContext | None) -> None:
@@ -132,8 +133,10 @@ class Client:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop that looks up names in daemon threads: the system's resolver has no deadline,
-    and the end of a process waits for the loop's own threads.
+    """An event loop that looks up names in daemon threads.
+
+    The system's resolver has no deadline, and the end of a process waits for the loop's own
+    threads.
 
     local: whether only addresses of this machine may be found.
     """

@@ -1,5 +1,6 @@
-"""The journal: a record of which advice became visible when. A replay from it needs no network and
-is bit-identical.
+"""The journal: a record of which advice became visible when.
+
+A replay from it needs no network and is bit-identical.
 
 Each line is one JSON object. It carries a SHA-256 over its own canonical form and the digest of the
 line before, so a line that was changed, removed, inserted or moved breaks the chain there. A killed
@@ -243,8 +244,9 @@ def is_ended(path: Path) -> bool:
 
 
 class Journal:
-    """Writes a journal. Writes are unbuffered, so a killed process leaves at most one incomplete
-    line.
+    """Writes a journal.
+
+    Writes are unbuffered, so a killed process leaves at most one incomplete line.
     """
 
     def __init__(self, path: Path, digest: str, deltas: int, last: JournalDelta | None) -> None:

@@ -1,5 +1,6 @@
-"""What was paid for: answers kept on disk, and the calls, tokens and money that were spent. Two
-SQLite files in WAL mode; one thread per process.
+"""What was paid for: answers kept on disk, and the calls, tokens and money that were spent.
+
+Two SQLite files in WAL mode; one thread per process.
 
 The ledger: counts spending in a file that outlives the process, and enforces hard caps.
 

@@ -1,5 +1,6 @@
-"""Mock advisors of known skill, for tests and ablations. An answer depends on (seed, bar) only,
-never on order or time.
+"""Mock advisors of known skill, for tests and ablations.
+
+An answer depends on (seed, bar) only, never on order or time.
 
 `Skilled` reads the future by design. Its `future` holds the coming direction of each bar: +1 up, -1
 down, 0 where none is defined (no full horizon left in the session, or a move within costs). At a 0
@@ -103,8 +104,9 @@ class Random(Mock):
 
 
 class Persistent(Mock):
-    """A random side, long or short, that it keeps for a spell: no skill, and errors that come in
-    runs.
+    """A random side, long or short, that it keeps for a spell.
+
+    It has no skill, and errors that come in runs.
 
     At each bar a new spell begins with probability 1 / `bars`, so spells last `bars` bars on
     average (geometric), and the side of each is drawn anew. The sides of two bars k apart therefore
@@ -163,8 +165,9 @@ class Constant(Mock):
 
 
 class Skilled(Mock):
-    """Gives the right direction with probability `q` at every bar where one is defined. It reads
-    the future.
+    """Gives the right direction with probability `q` at every bar where one is defined.
+
+    It reads the future.
 
     future: int[T], the coming direction of each bar, -1, 0 or +1.
     honesty: sets the stated confidence to max(q, 1 - q) (`honest`), 0.99 (`overconfident`) or
@@ -303,9 +306,10 @@ class Moved(Wrapper):
 
 
 class Permuted(Moved):
-    """The inner backend's answers, shuffled over `bars`. The distribution of answers stays the
-    same; their order does not, so opinions that last lose their persistence. `Shifted` is the
-    placebo that keeps it.
+    """The inner backend's answers, shuffled over `bars`.
+
+    The distribution of answers stays the same; their order does not, so opinions that last lose
+    their persistence. `Shifted` is the placebo that keeps it.
     """
 
     name = "permuted"
@@ -326,9 +330,10 @@ class Permuted(Moved):
 
 
 class Shifted(Moved):
-    """The inner backend's answers, moved by whole sessions: the placebo. Each bar gets the answer
-    about the bar at the same place of another session, so persistence, time of day and distribution
-    of the answers stay.
+    """The inner backend's answers, moved by whole sessions: the placebo.
+
+    Each bar gets the answer about the bar at the same place of another session, so persistence,
+    time of day and distribution of the answers stay.
 
     sessions: in time order, the askable bars of each as (bar, place), places ascending, as seconds
         since the session began. Sessions are rotated: session i gets the answers of session i + k

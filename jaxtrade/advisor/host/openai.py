@@ -1,5 +1,4 @@
-"""Servers with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers,
-or a paid one.
+"""Servers with OpenAI's chat completions API: llama.cpp, vLLM, Ollama, transformers or a paid one.
 
 The backend asks one model. Each call makes one attempt within a total deadline. It never raises and
 never retries. Requests go only to the configured base URL, over TLS unless the server is on this

@@ -46,8 +46,9 @@ _SMOOTH = 0.1  # share of a minute's allowance that may be used in one burst
 
 
 class PerMinute:
-    """A token bucket that lets at most `limit` (2 or more) through in any 60 seconds, except for a
-    single take above the limit.
+    """A token bucket that lets at most `limit` (2 or more) through in any 60 seconds.
+
+    A single take above the limit is the exception.
 
     The burst counts against the minute's allowance: `burst` at once, and the other `limit - burst`
     spread over the minute.
@@ -78,8 +79,10 @@ class PerMinute:
 
 
 class Concurrency:
-    """The limit on requests in flight: additive increase, multiplicative decrease (AIMD; Chiu and
-    Jain 1989).
+    """The limit on requests in flight: additive increase, multiplicative decrease.
+
+    This is AIMD (Chiu and Jain 1989). It rises by one per `_STEP` successes and halves at a sign of
+    overload. It stays between 1 and `most`.
 
     It rises by one per `_STEP` successes and halves at a sign of overload. It stays between 1 and
     `most`.
@@ -159,8 +162,9 @@ class Breaker:
 
     @property
     def state(self) -> str:
-        """The state, for reports: closed, open, half open (one attempt is being made)
-        or open for good.
+        """The state, for reports: closed, open, half open or open for good.
+
+        At half open one attempt is being made.
         """
         if self.refused:
             return "open for good"
@@ -591,8 +595,9 @@ class Gates:
 
     @property
     def cost(self) -> float | None:
-        """Cost of the tokens reported in this run, in the currency of the prices;
-        None without prices.
+        """Cost of the tokens reported in this run.
+
+        It is in the currency of the prices; None without prices.
         """
         options, counts = self._options, self._counts
         if None in (options.price_prompt, options.price_completion):

@@ -42,9 +42,7 @@ from jaxtrade.errors import ConfigError, DataError
 
 
 class RawSlot(NamedTuple):
-    """A raw value at a bar's close: its inclusive range, the decimals that prompts show, and a
-    description.
-    """
+    """A raw value at a bar's close: its inclusive range, shown decimals, and a description."""
 
     low: float
     high: float
@@ -92,8 +90,9 @@ _STAMP = re.compile(
 
 @dataclass(frozen=True)
 class Template:
-    """A prompt template. The {fields} of its text are `symbol`, `time`, names in RAW_SLOTS, and
-    names of blocks.
+    """A prompt template.
+
+    The {fields} of its text are `symbol`, `time`, names in RAW_SLOTS, and names of blocks.
 
     answer: the format that it asks for, `json` or `pipe`.
     shape: by name of each block, everything that shapes its text beside the market: words, formats,

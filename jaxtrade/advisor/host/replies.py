@@ -1,5 +1,4 @@
-"""Reads the response of a chat-completions server: pure functions from status, headers and body to
-an Answer.
+"""Reads a chat-completions server's response: pure functions from status, headers, body to Answer.
 
 status                              failure      retry
 408, 409, 425, 429, 5xx             HTTP         may help; `Retry-After` is passed on, and the caller waits

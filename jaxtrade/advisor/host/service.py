@@ -1,5 +1,6 @@
-"""The advice service, and the sources of the rows that a run sees. The training loop submits
-questions to the service and takes answers from it; neither call waits.
+"""The advice service, and the sources of the rows that a run sees.
+
+The training loop submits questions to the service and takes answers from it; neither call waits.
 
 One thread, the desk's, makes all decisions and writes all files. Worker threads send the requests.
 The training thread only puts a message into a mailbox and pops answers from a queue, so a slow
@@ -53,8 +54,9 @@ _Batch = tuple[tuple[Question, float], ...]
 
 
 class AdviceService:
-    """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter
-    exits.
+    """Sends submitted questions to `backend` until `stop`.
+
+    `stop` also runs when the interpreter exits.
 
     `log` receives one line per problem, from another thread. `use`: what the answers are for.
 
@@ -517,8 +519,9 @@ class Live(AdviceSource):
 
 
 class PanelSource(AdviceSource):
-    """The rows of A members over T bars. A row of member i about bar b is given out as row i T + b
-    of the table.
+    """The rows of A members over T bars.
+
+    A row of member i about bar b is given out as row i T + b of the table.
 
     members: their sources.
     names: what reports call them.

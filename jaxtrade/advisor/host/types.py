@@ -1,5 +1,6 @@
-"""What the modules of the host side share: questions and answers, the schema of answers and its
-parser, and counts of what happened. Nothing here imports JAX.
+"""What the modules of the host side share: questions, answers, their schema and parser, and counts.
+
+Nothing here imports JAX.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from jaxtrade.text import Log, did_you_mean
 
 
 class Question(NamedTuple):
-    """A question about one market bar. It holds public market state only, so all environments share
-    it.
+    """A question about one market bar.
+
+    It holds public market state only, so all environments share it.
 
     bar: index on the market's time axis.
     symbol, time: validated symbol and ISO time stamp of the bar's close.
@@ -44,8 +46,9 @@ class Question(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Advice about one bar: logits of hold, buy and sell; confidence and risk in [0, 1]; horizon in
-    bars, >= 1.
+    """Advice about one bar.
+
+    It has logits of hold, buy and sell; confidence and risk in [0, 1]; horizon in bars, >= 1.
     """
 
     hold: float
@@ -62,8 +65,9 @@ class Advice(NamedTuple):
 
 
 class Failure(enum.Enum):
-    """Why there is no advice. A failure means that advice is absent; it is never read as an
-    opinion.
+    """Why there is no advice.
+
+    A failure means that advice is absent; it is never read as an opinion.
     """
 
     TIMEOUT = "timeout"
@@ -80,8 +84,9 @@ class Failure(enum.Enum):
 
 
 class Answer(NamedTuple):
-    """The result of one request, or of reading one text: advice, or a failure with its detail
-    (scrubbed of secrets).
+    """The result of one request, or of reading one text.
+
+    It is advice, or a failure with its detail (scrubbed of secrets).
 
     status: HTTP status, or 0.
     retryable: whether another attempt may help.
@@ -112,8 +117,9 @@ class Answer(NamedTuple):
 
 
 class FailedError(Exception):
-    """A text is not accepted, or there is no complete response to a request, or it is the response
-    to another one. Its text holds no request header.
+    """A text is not accepted, or a request has no complete response of its own.
+
+    The response may be to another request. The error's text holds no request header.
 
     answer: the failure.
     """
@@ -499,8 +505,9 @@ class Histogram:
 
 @dataclass
 class ServiceCounts:
-    """Counts since the start. The first block counts submissions, the second attempts, the third
-    the service's events.
+    """Counts since the start.
+
+    The first block counts submissions, the second attempts, the third the service's events.
 
     deduped: submissions of a known question (waiting, in flight, answered, failed
         recently, or poisoned).
@@ -558,8 +565,10 @@ LOGGED: Log = logging.getLogger("jaxtrade.advisor").warning  # where no console 
 
 
 class ContainedFaults:
-    """The contained exceptions of one object. `log` receives one line per kind. If `log` raises,
-    the line is counted in `unreported` and nothing else happens.
+    """The contained exceptions of one object.
+
+    `log` receives one line per kind. If `log` raises, the line is counted in `unreported` and
+    nothing else happens.
     """
 
     def __init__(self, log: Log = LOGGED) -> None:

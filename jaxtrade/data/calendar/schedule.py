@@ -156,8 +156,9 @@ HOLIDAYS: dict[str, Holiday] = {
 
 @dataclass(frozen=True)
 class DayChange:
-    """How a trade date differs from its era's hours: no session, or another close or open
-    ("HH:MM").
+    """How a trade date differs from its era's hours: no session, or another close or open.
+
+    Times are "HH:MM".
 
     With all fields at their defaults, the date has its era's hours. An exception can use this to
     cancel a rule.
@@ -309,8 +310,9 @@ class Schedule:
 
     @property
     def is_projected(self) -> np.ndarray:
-        """bool[N], True where a session is projected by rule, without a notice or bars that verify
-        it.
+        """bool[N], True where a session is projected by rule.
+
+        No notice and no bars verify it.
         """
         return self.dates > self.verified_to  # nothing is later than NaT
 

@@ -1,5 +1,4 @@
-"""The session table: the decision rows of each session, its flat bar, and the distance to the flat
-time.
+"""The session table: each session's decision rows, flat bar, and distance to the flat time.
 
 The flat time is the time at which every position must be closed.
 """
@@ -101,8 +100,9 @@ HOLE = 300  # seconds
 
 
 class Hole(NamedTuple):
-    """Scheduled time without a bar, between two bars of a session. day: the trade date. begin, end:
-    UTC seconds. seconds: its length, without the daily halt.
+    """Scheduled time without a bar, between two bars of a session.
+
+    day: the trade date. begin, end: UTC seconds. seconds: its length, without the daily halt.
     """
 
     day: str
@@ -112,8 +112,9 @@ class Hole(NamedTuple):
 
 
 def list_holes(bars: Bars, schedule: Schedule) -> list[Hole]:
-    """Return the holes of more than five minutes, in order. What is missing at the ends of a session
-    is none: a file may have regular hours alone.
+    """Return the holes of more than five minutes, in order.
+
+    What is missing at the ends of a session is none: a file may have regular hours alone.
     """
     at = schedule.find(bars.trade_dates)
     begin, end = bars.time[:-1] + bars.bar_seconds, bars.time[1:]

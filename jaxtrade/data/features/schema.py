@@ -1,5 +1,4 @@
-"""Declarations of features (name, unit, warm-up, formula) and the columns of the market's float
-table.
+"""Declarations of features (name, unit, warm-up, formula) and columns of the market's float table.
 
 This module imports neither JAX nor pandas, so that a configuration's names can be checked early.
 """

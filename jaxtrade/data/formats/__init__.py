@@ -1,3 +1,1 @@
-"""Layouts in which vendors write bars: how each is recognised, and what it says about its stamps
-and prices.
-"""
+"""Layouts in which vendors write bars: how each is recognised, its stamps and its prices."""

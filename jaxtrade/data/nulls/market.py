@@ -1,5 +1,6 @@
-"""Null markets: a real market's bars with their structure taken away, made into markets by the code
-of real bars.
+"""Null markets: a real market's bars with their structure taken away.
+
+The code of real bars makes them into markets.
 
 Every null market has the shapes of the real one, so it is another traced argument of the same
 compiled programs.
@@ -313,8 +314,9 @@ class NullMarkets:
     rates: Bars | None = None
 
     def __call__(self, draw: int) -> Market:
-        """Null market number `draw`, with features, session table and view computed as those of
-        real bars.
+        """Make null market number `draw`.
+
+        Features, session table and view are computed as those of real bars.
 
         Raises DataError, naming draw and fix, if its prices leave their range or its shapes are not
         the real ones.

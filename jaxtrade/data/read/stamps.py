@@ -1,5 +1,6 @@
-"""Convert the stamps of a data file to UTC seconds. Zone and format are given or explicit, never
-guessed.
+"""Convert the stamps of a data file to UTC seconds.
+
+Zone and format are given or explicit, never guessed.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ OWN_OFFSET = "stamps carry their own offset"
 
 
 class Zone(NamedTuple):
-    """Wall time of the IANA zone `name` plus a whole number of hours. Some trading servers use such
-    clocks.
+    """Wall time of the IANA zone `name` plus a whole number of hours.
+
+    Some trading servers use such clocks.
     """
 
     name: str

@@ -1,5 +1,6 @@
-"""The environment of the task `allocate`: one step is one shared bar of S symbols in one account;
-the costs and fills of all legs.
+"""The environment of the task `allocate`, and the costs and fills of all legs.
+
+One step is one shared bar of S symbols in one account.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ class Terms(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """A fill of each leg, int32[S]: signed change of the position, and its price in ticks; both 0
-    without a fill.
+    """A fill of each leg, int32[S].
+
+    The signed change of the position, and its price in ticks; both 0 without a fill.
     """
 
     quantity: Array

@@ -1,5 +1,6 @@
-"""The actions of `allocate`, which of them are legal, and its observation: features of the decision
-bar and the position of each symbol, and the account.
+"""The actions of `allocate`, which of them are legal, and its observation.
+
+The observation is features of the decision bar and the position of each symbol, and the account.
 
 A symbol's features are those of its own bars, computed by `data.features` and shown at the shared
 bar's close.
@@ -140,9 +141,10 @@ MOST_WAITING = 10.0  # bars and trades are shown in tens, at most 1
 
 
 class AccountNow(NamedTuple):
-    """The visible part of the account, int32[]: equity, room above the higher floor (mills;
-    `NO_LEVEL` without one), bars to the flat time, bars until an order is allowed, legs that orders
-    may still change.
+    """The visible part of the account, int32[].
+
+    Equity, room above the higher floor (mills; `NO_LEVEL` without one), bars to the flat time, bars
+    until an order is allowed, legs that orders may still change.
     """
 
     equity: Array

@@ -1,5 +1,6 @@
-"""Build the traced `PortfolioParams` of several symbols in one account, and check all limits;
-reward terms of joint states.
+"""Build the traced `PortfolioParams` of several symbols in one account, and check all limits.
+
+The module also has the reward terms of joint states.
 
 The terms follow `env.rewards`: pure functions `(prev, next, step, params) -> float32[]`.
 All are shares of the start balance, or counts, so that weights can be compared. Costs count as

@@ -134,15 +134,14 @@ class PortfolioState(struct.PyTreeNode):
 
     @property
     def position(self) -> Held:
-        """All legs as one position, for the rules and reward terms that ask only whether anything
-        is held.
-        """
+        """All legs as one position, for rules and reward terms that ask only if any is held."""
         return Held(jnp.abs(self.legs.quantity).sum())
 
 
 class PortfolioEvent(struct.PyTreeNode):
-    """Fills of one shared bar; int32[S] unless stated otherwise, quantities signed as the change of
-    the position.
+    """Fills of one shared bar; int32[S] unless stated otherwise.
+
+    Quantities are signed as the change of the position.
 
     close_*: what an order closed.
     open_*: what an order opened.

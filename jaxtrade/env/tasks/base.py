@@ -73,8 +73,9 @@ NO_RECORD = RecordKeeper(
 
 @dataclass(frozen=True)
 class Task(abc.ABC):
-    """A task with one symbol; frozen and hashable. Its methods are pure functions of one
-    environment; batch with vmap.
+    """A task with one symbol; frozen and hashable.
+
+    Its methods are pure functions of one environment; batch with vmap.
 
     Action 0 (`HOLD`) is always legal and changes nothing. An illegal action is executed as HOLD.
     The environment executes an `Order`; it does not know the actions.
@@ -102,8 +103,9 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
-        """Return the legal actions at the close of `state.row` (bool[A]). It must not
-        read a later bar.
+        """Return the legal actions at the close of `state.row` (bool[A]).
+
+        It must not read a later bar.
         """
 
     @abc.abstractmethod
@@ -193,8 +195,9 @@ ENTRY = EntryTask()
 
 @dataclass(frozen=True)
 class ManageTask(EntryTask):
-    """All actions of `Action`; with `env.actions=seed6` without CLOSE. The observation adds three
-    flags to `entry`'s.
+    """All actions of `Action`; with `env.actions=seed6` without CLOSE.
+
+    The observation adds three flags to `entry`'s.
     """
 
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
@@ -232,9 +235,7 @@ MANAGE = ManageTask()
 
 @dataclass(frozen=True)
 class AdvisedTask(ManageTask):
-    """The observation of `manage`, context features of the decision bar, and five slots of the
-    trade record.
-    """
+    """The observation of `manage`, context of the decision bar, and the trade record (5 slots)."""
 
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
         return (*super().slots(config), *context_slots(self.context), *RISKS)
@@ -253,8 +254,10 @@ ADVISED = AdvisedTask(CONTEXT_FEATURES, RecordKeeper(new_record, add_bar, accoun
 
 
 class JointTask:
-    """The row of `allocate` in the table of tasks. A task has one symbol; this one has an
-    environment of its own, so that any use of it as a task raises ConfigError.
+    """The row of `allocate` in the table of tasks.
+
+    A task has one symbol; this one has an environment of its own, so that any use of it as a task
+    raises ConfigError.
     """
 
     context = DUAL_FEATURES

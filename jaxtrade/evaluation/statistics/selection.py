@@ -380,8 +380,9 @@ SPA_DRAWS = 2000
 
 
 class SuperiorAbility(NamedTuple):
-    """p-values of the null hypothesis that no policy beats the baseline; small is good for
-    the policies.
+    """p-values of the null hypothesis that no policy beats the baseline.
+
+    Small is good for the policies.
 
     consistent: Hansen's, the one to report.
     lower, upper: his bounds, lower <= consistent <= upper; `upper` is that of White's reality
