@@ -4,12 +4,14 @@ printed.
 `mkdocs build --strict` is a step of its own in .ci/run.
 """
 
+import inspect
 import os
 import re
 import shlex
 import shutil
 
 import pytest
+import reference
 import yaml
 
 import jaxtrade
@@ -74,7 +76,7 @@ def blocks(page, *kinds):
 
 def commands(page):
     """The `jaxtrade` commands of a page: in code spans, in blocks of shell, and behind a path."""
-    text = text_of(page).partition("<!-- commands:begin -->")[0]
+    text = text_of(page)
     shell = "".join(found for _, found in blocks(page, "", "bash"))
     found = (
         re.findall(r"`(jaxtrade [^`]+)`", prose(text))
@@ -82,7 +84,7 @@ def commands(page):
         + re.findall(r"^(jaxtrade [^#\n]+)", shell, re.MULTILINE)
     )
     plain = {re.sub(r"[\[\]]|\.\.\.", "", command.partition(" > ")[0]).strip() for command in found}
-    return {command.replace("SHELL", "bash") for command in plain - GROUPS}
+    return {each.replace("SHELL", "bash").replace("WHAT", "markets") for each in plain - GROUPS}
 
 
 def anchor(heading):
@@ -125,9 +127,41 @@ def test_every_page_has_its_place():
     assert config["theme"]["font"] is False, "the site asks no other host for fonts"
 
 
-def test_the_reference_has_every_public_name_once():
-    named = re.findall(r"^::: jaxtrade\.(\w+)$", text_of(DOCS / "api.md"), re.MULTILINE)
-    assert sorted(named) == sorted(jaxtrade.__all__)
+def call_of(function, name, skip=0):
+    """A call as docs/api.md writes it: without types, and without the first `skip` parameters."""
+    given = list(inspect.signature(function).parameters.values())[skip:]
+    return f"{name}{inspect.Signature([each.replace(annotation=each.empty) for each in given])}"
+
+
+def assert_call(written, call):
+    """A long call is cut at `...`."""
+    start = written.removesuffix("...)")
+    assert call.startswith(start) if start != written else call == written
+
+
+def test_the_api_page_has_every_public_name_once():
+    """And the site its documentation."""
+    page = text_of(DOCS / "api.md")
+    assert sorted(name for _, name, _ in reference.NAME.findall(page)) == sorted(jaxtrade.__all__)
+    added = re.findall(r"^::: jaxtrade\.(\w+)$", reference.add_docstrings(page), re.MULTILINE)
+    assert sorted(added) == sorted(jaxtrade.__all__)
+
+
+def test_the_api_page_writes_calls_fields_and_methods_as_they_are():
+    for entry in re.split(r"^- ", text_of(DOCS / "api.md"), flags=re.MULTILINE)[1:]:
+        kind, name, given = reference.NAME.match(f"- {entry}").groups()
+        value = getattr(jaxtrade, name)
+        assert isinstance(value, type) == bool(kind), name
+        if given or not kind:
+            assert_call(name + given, call_of(value, name))
+        fields = {*dir(value), *getattr(value, "__annotations__", ())}
+        for member in re.findall(r"`(.+?)`", entry.partition(" It has ")[2].partition("\n\n")[0]):
+            word, bracket, _ = member.partition("(")
+            assert word in fields, f"{name}.{word}"
+            method = getattr(value, word, None)
+            assert bool(bracket) == inspect.isfunction(method), f"{name}.{word}"
+            if bracket:
+                assert_call(member, call_of(method, word, skip=1))
 
 
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)

@@ -1,18 +1,26 @@
-"""A hook of the documentation site: pages link to files outside of `docs`, such as `../bench/results/ratios.svg`.
+"""Hooks of the documentation site.
 
-Such a file is copied into the site under the path that it has in the repository, and the link follows it.
+Pages link to files outside of `docs`, such as `../bench/results/ratios.svg`. Such a file is copied into the site under
+the path that it has in the repository, and the link follows it. Two pages have more on the site than in the repository
+(`reference`).
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the parser of this checkout
+import reference
+
+MORE = {"cli.md": reference.add_commands, "api.md": reference.add_docstrings}
 LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)")  # [text](../outside/of/docs)
+CHOICE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")  # `a\|b`, code in a table
 
 
 def inside(page: str, link: str) -> str | None:
@@ -22,6 +30,12 @@ def inside(page: str, link: str) -> str | None:
     """
     target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
     return None if target.startswith("docs/") else target
+
+
+def written_out(code: re.Match[str]) -> str:
+    r"""Write code with `\|` as HTML: GitHub shows it as `|`, Python-Markdown with the backslash."""
+    plain = code[1].replace("\\|", "|")
+    return f"<code>{''.join(c if c.isalnum() else f'&#{ord(c)};' for c in plain)}</code>"
 
 
 def on_files(files: Files, *, config: Any) -> Files:
@@ -42,7 +56,10 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Let links that leave `docs` point to the copies."""
+    """Let links that leave `docs` point to the copies, and add what the page has only here."""
+    if add := MORE.get(page.file.src_uri):
+        markdown = add(markdown)
+    markdown = CHOICE.sub(written_out, markdown)
     here = posixpath.dirname(page.file.src_uri) or "."
 
     def moved(match: re.Match[str]) -> str:

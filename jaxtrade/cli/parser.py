@@ -110,7 +110,7 @@ EPILOG = """most used:
                                                    train on your own bars
   jaxtrade evaluate runs/NAME                      evaluate a run again
 
-jaxtrade COMMAND --help shows the flags of a command; docs/cli.md explains all of them."""
+jaxtrade COMMAND --help explains the flags of a command; docs/cli.md has common jobs and exit codes."""
 
 
 class GroupedHelp(argparse.RawDescriptionHelpFormatter):

@@ -141,7 +141,7 @@ class Result(ResultViews):
 
     @property
     def dates(self) -> np.ndarray:
-        """datetime64[D][n]: the trade dates that were evaluated."""
+        """`datetime64[D][n]`: the trade dates that were evaluated."""
         return self.decisions.date
 
     def daily_pnl(self, agent: AgentResult, which: Pass = "strategy") -> np.ndarray:

@@ -1,23 +1,29 @@
 """The help of `jaxtrade`: grouped commands, the page of all flags, and `python -m jaxtrade`."""
 
+import re
 from pathlib import Path
 
 import pytest
+import reference
 
 import jaxtrade
 from jaxtrade.cli import entry, main, parser
 from jaxtrade.cli.parser import build_parser
 from tests.children import run_python
-from tests.cli import reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_page_has_every_command_and_flag():
-    text = reference.PAGE.read_text(encoding="utf-8")
-    assert reference.page(text) == text, "run `python -m tests.cli.reference`"
-    assert "#### `jaxtrade ablate advisor [CONFIG]`" in text
-    assert "| `--timesteps N` |" in text
+def test_the_page_names_every_command_and_the_site_every_flag():
+    """Each row leads to the section of its command."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    rows = [words + more.replace("\\|", "|") for words, more in reference.COMMAND.findall(page)]
+    whole = reference.add_commands(page)
+    sections = dict(re.findall(r"^#### `(.*)` \{#(.*)\}$", whole, re.MULTILINE))
+    assert rows == list(sections)
+    assert re.findall(r"^\| \[`.*\]\(#(.*?)\)", whole, re.MULTILINE) == list(sections.values())
+    assert sections["jaxtrade ablate advisor [CONFIG]"] == "jaxtrade-ablate-advisor"
+    assert "| `--timesteps N` |" in whole
 
 
 def test_every_flag_has_a_help():
