@@ -1,9 +1,9 @@
 """Faults of an endpoint through the whole host side: real sockets, client, service, cache and
 ledger.
 
-The single parts have their own tests (docs/ablation.md has the table, faults.yaml the tests); here
-each fault meets all of them at once, and what must hold after every fault is checked: no advice,
-nothing lost or counted twice, caps kept, a short stop, no thread left, no key anywhere.
+The single parts have their own tests (faults.yaml lists the faults and their tests); here each
+fault meets all of them at once, and what must hold after every fault is checked: no advice, nothing
+lost or counted twice, caps kept, a short stop, no thread left, no key anywhere.
 """
 
 import ast
