@@ -39,7 +39,7 @@ def test_evaluate_tests_rules_and_policy_against_nulls(run, capsys):
     again = json.loads(capsys.readouterr().out)
     assert again["results"] == document["results"], "the same seed draws the same nulls"
     for each, times in ((document, 2), (again, 3)):  # the training opened the test session first
-        said = f"opened {times} times (1 distinct trial)"
+        said = f"looked at {times} times (1 distinct trial)"
         assert any(said in note for note in each["notes"])
 
 

@@ -66,7 +66,7 @@ def test_a_training_enters_its_opening_before_it_shows_it(trained):
     assert (trials["log"], trials["fault"]) == (str(trained.parent / TRIALS), None)
     for name in ("psr", "dsr"):
         assert not missing(trials[name]["why"], "5 days", "are 2")
-    assert "opened 1 time (1 distinct trial)" in text
+    assert "looked at 1 time (1 distinct trial)" in text
 
 
 def test_a_finished_run_says_so_in_its_status(trained):

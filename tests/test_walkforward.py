@@ -263,7 +263,7 @@ def test_the_tested_days_are_entered_in_the_trial_log_once(walked):
         2,
     )
     assert not missing(trials["by_seed"]["4"]["dsr"]["why"], "5 days", "are 2")
-    said = "opened 1 time (2 distinct trials)"
+    said = "looked at 1 time (2 distinct trials)"
     assert said in walked.table
     again = resume_walk(walked.path)
     assert said in again.table, "a finished walk-forward shows nothing new"

@@ -112,7 +112,7 @@ def history(opened=3, trials=1, fault=None):
 
 def test_what_the_report_says():
     (line,) = history().lines()
-    assert not missing(line, "opened 3 times", "1 distinct trial")
+    assert not missing(line, "looked at 3 times", "1 distinct trial")
     broken = history(None, None, "line 4 was removed")
     (line,) = broken.lines()
     assert line.endswith("n/a: line 4 was removed")

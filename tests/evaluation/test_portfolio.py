@@ -236,7 +236,7 @@ def test_a_run_trains_evaluates_resumes_and_is_read_again(tmp_path):
     assert uncounted.table(evaluate_run(Request(path))) == uncounted.table(first.table)
     resumed = resume(path)
     assert uncounted.table(resumed.table) == uncounted.table(first.table)
-    assert "opened 3 times (1 distinct trial)" in resumed.table
+    assert "looked at 3 times (1 distinct trial)" in resumed.table
     again = open_run(path)
     assert again.table == resumed.table
     assert len(again.trades) == len(first.trades)
