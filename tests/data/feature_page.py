@@ -44,24 +44,20 @@ _HEAD = """
 
 `env.features: [close, volume, rsi, ...]` chooses the features, in the order that the observation should have.
 
-- The numbered features are RL-Trainer's 42 columns, under its names. The others are what its third phase had besides,
-  and what `allocate` shows (`return_N` ..). `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (at the end).
+- The numbered features are RL-Trainer's 42 columns, under its names. The others come from its third phase and from
+  `allocate` (`return_N` ..). `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999.
 - S is the sum of the last 14 true ranges.
-- A value reads its own bar and earlier bars of the same feature window. Nothing is filled forward or back. Decisions
-  start after the longest warm-up.
+- A value reads only its own and earlier bars of the same feature window. Decisions start after the longest warm-up.
 - `textbook`: a library (TA-Lib) agrees, or the name says it all. `own`: RL-Trainer's variant, checked against
   hand-worked numbers.
-- For some formulas of the third phase only a note survives. The feature then says what the note leaves open, and how it
-  is read here.
+- "The note" is all that survives of some formulas of the third phase. The feature says how it is read here.
 
 | | name | formula | unit | warm-up (bars) | source |
 |---|---|---|---|---|---|"""
 _MIDDLE = """
-If a quotient is 0/0, the formula names the value (RL-Trainer filled such places from a neighbour). Without volume these
-features are constant or without meaning, and are marked absent: {absent}.
+Without volume these features are constant or meaningless, and are marked absent: {absent}.
 
 For the decision bar, the task `advised` shows these features, in this order: {context}.
-Two pairs have equal values: `price_momentum_60` and `price_change_60min`, `volume_regime` and `volume_ratio_20min`.
 
 ### Units and scaling
 
