@@ -21,8 +21,19 @@
     }
   }
 
+  // A name with a rim in the colour of the page, so that bars below it do not cross it out
+  function name(context, text, x, y) {
+    context.save();
+    context.strokeStyle = jt.colour("page");
+    context.lineWidth = 4 * devicePixelRatio;
+    context.lineJoin = "round";
+    context.strokeText(text, x, y);
+    context.restore();
+    context.fillText(text, x, y);
+  }
+
   // A dashed staircase of (bar, price) up to the bar of the exit, with its name at the end
-  function level(chart, steps, exit, name, colour) {
+  function level(chart, steps, exit, what, colour) {
     const context = chart.ctx;
     const pixel = devicePixelRatio;
     const x = (bar) => chart.valToPos(bar, "x", true);
@@ -38,7 +49,7 @@
     });
     context.stroke();
     context.setLineDash([]);
-    context.fillText(name, x(exit) + 8 * pixel, y(steps[steps.length - 1][1]) + 4 * pixel);
+    name(context, what, x(exit) + 8 * pixel, y(steps[steps.length - 1][1]) + 4 * pixel);
   }
 
   function drawTrade(chart, trade, chosen) {
@@ -76,7 +87,7 @@
     context.setLineDash([]);
     const left = x > chart.bbox.left + 70 * devicePixelRatio;
     context.textAlign = left ? "right" : "left";
-    context.fillText("decision", x + (left ? -5 : 5) * devicePixelRatio, chart.bbox.top + 13 * devicePixelRatio);
+    name(context, "decision", x + (left ? -5 : 5) * devicePixelRatio, chart.bbox.top + 13 * devicePixelRatio);
     context.textAlign = "left";
   }
 
