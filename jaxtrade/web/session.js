@@ -40,7 +40,7 @@ function resizeSession() {
   }
 }
 
-function sessionOptions(data, height, series, plugins, decimals) {
+function sessionOptions(data, height, series, plugins, marks) {
   let last = 0, days = 0;
   const local = data.time.map((text) => { // seconds of the session's clock, which may pass midnight
     const [hours, minutes] = text.split(":").map(Number), now = 3600 * hours + 60 * minutes;
@@ -52,7 +52,7 @@ function sessionOptions(data, height, series, plugins, decimals) {
   return {width: sessionWidth(), height, series, plugins, legend: {show: false},
     cursor: {y: false, sync: {key: "session"}}, scales: {x: {time: false}},
     axes: [window.jaxtrade.timeAxis(x, (i) => local[Math.min(i, local.length - 1)], times),
-      window.jaxtrade.axis({size: 76, values: (_, marks) => marks.map((value) => value.toFixed(decimals))})]};
+      window.jaxtrade.axis({size: 76, values: (_, values) => marks(values)})]};
 }
 
 function showSession(data) {
@@ -63,11 +63,12 @@ function showSession(data) {
   const x = data.close.map((_, i) => i);
   const hidden = {stroke: "transparent", points: {show: false}};
   session.price = new uPlot(sessionOptions(data, 300, [{}, hidden, hidden, hidden, hidden],
-    [window.jaxtrade.ohlc(), {hooks: {draw: drawTrades(data.trades)}}], data.decimals),
+    [window.jaxtrade.ohlc(), {hooks: {draw: drawTrades(data.trades)}}],
+    (values) => values.map((value) => value.toFixed(data.decimals))),
   [x, data.open, data.high, data.low, data.close], box);
   session.account = new uPlot(sessionOptions(data, 150,
     [{}, {stroke: colour("own"), width: 1.5, points: {show: false}},
-      {stroke: colour("floor"), width: 1.5, dash: [6, 4], points: {show: false}}], [], 2),
+      {stroke: colour("floor"), width: 1.5, dash: [6, 4], points: {show: false}}], [], window.jaxtrade.moneyMarks),
   [x, data.equity, data.floor], box);
   const net = data.trades.reduce((sum, trade) => sum + trade.net, 0);
   const words = `${data.symbol}, ${data.date}: ${data.trades.length} trades, net ${money(net)}. ` +

@@ -110,9 +110,8 @@ function showCurves(answer) {
     complete = complete && curves.length === chart.names.length;
     if (curves.length !== chart.names.length) continue;
     const varies = curves.map((curve) => !curve.constant), labels = chart.labels.filter((_, i) => varies[i]);
-    curves.forEach((curve, i) => {
-      if (!varies[i]) constant.push(`${chart.labels.length > 1 ? `${chart.title}: ` : ""}${chart.labels[i]} ${shortNumber(curve.mean[0])}`);
-    });
+    const still = curves.flatMap((curve, i) => (varies[i] ? [] : [`${chart.labels[i]} ${shortNumber(curve.mean[0])}`]));
+    if (still.length) constant.push(`${chart.labels.length > 1 ? `${chart.title}: ` : ""}${still.join(", ")}`);
     drawChart(chart, labels, curves.filter((_, i) => varies[i]));
   }
   at("constant").hidden = constant.length === 0;
