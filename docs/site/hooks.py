@@ -2,7 +2,7 @@
 
 Pages link to files outside of `docs`, such as `../bench/results/ratios.svg`. Such a file is copied into the site under
 the path that it has in the repository, and the link follows it. Two pages have more on the site than in the repository
-(`reference`).
+(`reference`). Cells of tables know the heads of their columns: a phone shows each row as a list.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ import reference
 MORE = {"cli.md": reference.add_commands, "api.md": reference.add_docstrings}
 LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)")  # [text](../outside/of/docs)
 CHOICE = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")  # `a\|b`, code in a table
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+HEAD = re.compile(r"<th\b.*?</th>", re.DOTALL)
+CELLS = re.compile(r"<tr>\s*<td.*?</tr>", re.DOTALL)
 
 
 def inside(page: str, link: str) -> str | None:
@@ -67,3 +70,24 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
         return match[0] if target is None else f"]({posixpath.relpath(target, here)}"
 
     return LINK.sub(moved, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let each cell of a table of three columns or more name its column."""
+
+    def named(match: re.Match[str]) -> str:
+        table = match[0].replace("\\|", "|")  # the escape of a bar, which stays in code
+        heads = [
+            re.sub(r"<.*?>", "", head).strip().replace('"', "&quot;")
+            for head in HEAD.findall(table)
+        ]
+        if len(heads) < 3:
+            return table
+
+        def row(cells: re.Match[str]) -> str:
+            names = iter(heads)
+            return re.sub("<td", lambda _: f'<td data-name="{next(names, "")}"', cells[0])
+
+        return CELLS.sub(row, table)
+
+    return TABLE.sub(named, html)

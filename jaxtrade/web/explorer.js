@@ -26,6 +26,7 @@
 
     const invisible = (label) => ({ label, paths: () => null, points: { show: false }, value: (_, value) => shown(value) });
     return jt.mount(element, 420, () => ({
+      padding: [null, 34, null, null], // the last label of the x axis is centred below the last bar
       scales: { x: { time: false }, y: { range } },
       cursor: { drag: { x: true, y: false } },
       axes: [jt.timeAxis(x, (i) => bars.time[i], times),

@@ -88,7 +88,8 @@ function money(value) {
 
 function tradeTable(data) {
   const table = at("session-trades"), head = element("thead"), body = element("tbody"), first = element("tr");
-  for (const name of ["side", "contracts", "entry", "price", "exit", "price", "reason", "net"]) {
+  const names = ["side", "contracts", "entry", "price", "exit", "price", "reason", "net"];
+  for (const name of names) {
     const cell = element("th", name);
     cell.scope = "col";
     first.append(cell);
@@ -98,7 +99,11 @@ function tradeTable(data) {
     const row = element("tr");
     const cells = [trade.side, trade.contracts, data.time[trade.entry], trade.entry_price.toFixed(data.decimals),
       data.time[trade.exit] || "end", trade.exit_price.toFixed(data.decimals), trade.reason, money(trade.net)];
-    row.append(...cells.map((text) => element("td", String(text))));
+    row.append(...cells.map((text, i) => {
+      const cell = element("td", String(text));
+      cell.dataset.name = names[i];
+      return cell;
+    }));
     row.lastChild.className = trade.net < 0 ? "loss" : "gain";
     body.append(row);
   }
