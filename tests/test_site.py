@@ -7,6 +7,7 @@ printed.
 import inspect
 import os
 import re
+import runpy
 import shlex
 import shutil
 
@@ -172,6 +173,20 @@ def test_the_api_page_writes_calls_fields_and_methods_as_they_are():
 def test_commands_parse(page):
     for command in commands(page):
         build_parser().parse_args(shlex.split(command)[1:])
+
+
+def test_cells_of_wide_tables_name_their_column(monkeypatch):
+    pytest.importorskip("mkdocs", reason='mkdocs is not installed: pip install -e ".[docs]"')
+    monkeypatch.syspath_prepend(DOCS / "site")
+    hooks = runpy.run_path(str(DOCS / "site" / "hooks.py"))
+    row = "<tr>\n<td>a</td>\n<td>b</td>\n<td><code>x</code></td>\n</tr>"
+    heads = "<tr>\n<th></th>\n<th>two</th>\n<th><code>c</code></th>\n</tr>"
+    made = hooks["on_page_content"](f"<table>{heads}{row}</table>")
+    assert re.findall(r'<td data-name="(.*?)">(.*?)</td>', made) == [
+        ("", "a"),
+        ("two", "b"),
+        ("c", "<code>x</code>"),
+    ]
 
 
 def test_commands_were_found():

@@ -76,18 +76,17 @@ def on_page_content(html: str, **_: Any) -> str:
     """Let each cell of a table of three columns or more name its column."""
 
     def named(match: re.Match[str]) -> str:
-        table = match[0].replace("\\|", "|")  # the escape of a bar, which stays in code
         heads = [
             re.sub(r"<.*?>", "", head).strip().replace('"', "&quot;")
-            for head in HEAD.findall(table)
+            for head in HEAD.findall(match[0])
         ]
         if len(heads) < 3:
-            return table
+            return match[0]
 
         def row(cells: re.Match[str]) -> str:
             names = iter(heads)
             return re.sub("<td", lambda _: f'<td data-name="{next(names, "")}"', cells[0])
 
-        return CELLS.sub(row, table)
+        return CELLS.sub(row, match[0])
 
     return TABLE.sub(named, html)
