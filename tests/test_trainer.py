@@ -3,6 +3,7 @@
 import pytest
 
 import jaxtrade as jt
+from jaxtrade.runs import trainer as trainers
 from tests.messages import missing, refused
 
 TINY = {
@@ -45,3 +46,12 @@ def test_a_run_in_steps_is_the_run(tmp_path):
     assert trainer.performance_info()["num_envs"] == 8
     assert trainer.policy.action_names == jt.open_run(result.path).policy.action_names
     assert trainer.train().training.updates == 2, "a finished run has nothing left to train"
+
+
+def test_python_keeps_its_programs_where_the_commands_do(monkeypatch):
+    done = []
+    monkeypatch.setattr(trainers, "use_cache", lambda: done.append("cache") or "not writable")
+    monkeypatch.setattr(trainers, "run_config", lambda *_: done.append("run"))
+    with pytest.warns(UserWarning, match="not writable"):
+        trainers.run("quickstart")
+    assert done == ["cache", "run"]

@@ -6,6 +6,7 @@ It has `train`, `evaluate`, `performance_info` and `policy`.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -27,6 +28,7 @@ from jaxtrade.runs.setup import with_learner_of
 from jaxtrade.runs.stored_run import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
 from jaxtrade.runs.train import run as run_config
+from jaxtrade.storage.programs import use_cache
 from jaxtrade.text import short_repr
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ def run(
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `train`.
     """
     chosen = resolve_config(config, data, set, settings)
+    _keep_programs()
     folder = None if path is None else Path(path)
     if folder is not None:
         rundir.check_new(folder)
@@ -79,6 +82,16 @@ def run(
             _check_keywords(data, settings)
         chosen = with_bars(chosen, bars, (Path("runs") if folder is None else folder.parent) / BARS)
     return run_config(chosen, folder, None if from_run is None else Path(from_run))
+
+
+def _keep_programs() -> None:
+    """Keep compiled programs where the commands keep them, so that a run need not compile again.
+
+    Warns if that is impossible. JAX decides about its cache when it first compiles: in a process
+    that has compiled something before, nothing changes.
+    """
+    if problem := use_cache():
+        warnings.warn(problem, stacklevel=3)
 
 
 def resolve_config(
@@ -265,6 +278,7 @@ class Trainer:
         Raises what `jaxtrade.run` raises.
         """
         if self._trained:
+            _keep_programs()
             return resume(self.path)
         result = run(self._config, self._new, **self._given)
         self._trained, self._path = True, result.path
