@@ -23,6 +23,8 @@ from jaxtrade.evaluation.metrics import days_note
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.agents import require_own
 from jaxtrade.runs.evaluate import Request, evaluate_run
+from jaxtrade.runs.plan import check
+from jaxtrade.runs.rundir import create_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.train import run
 from tests.messages import missing, refused
@@ -157,6 +159,37 @@ def test_given_keys_of_control_stay(values, times, expected):
 def test_keeping_the_best_needs_scores():
     with refused("control.keep=best "):
         make_config({"control": {"evaluate_every": 0, "keep": "best"}}, "test")
+
+
+@pytest.mark.parametrize(
+    ("keys", "facts"),
+    [
+        ([], ("evaluate_every", "split.validation_sessions=1")),
+        (["split.validation_sessions=1"], ("evaluate_every",)),
+        (
+            ["data.source=synthetic", "data.synthetic_sessions=200", "advisor.kind=mock"],
+            ("evaluate_every", "split.validation_sessions=1"),
+        ),
+    ],
+)
+def test_keeping_the_best_without_scores_is_refused_before_the_data_are_read(keys, facts):
+    config = load_config("quickstart", ["control.keep=best", *keys])
+    with refused("control.keep=best ", *facts):
+        check(config)
+    with refused("control.keep=best ", *facts):
+        prepare(config)
+
+
+def test_keeping_the_best_is_accepted_where_the_default_protocol_scores():
+    check(load_config("quickstart", ["control.keep=best", *SMALL]))
+    check(load_config(None, ["control.keep=best", "data.source=file", f"data.file={__file__}"]))
+
+
+def test_a_run_that_could_not_be_read_again_is_not_created(tmp_path):
+    config = load_config("quickstart").replace(control={"keep": "best", "evaluate_every": 0})
+    with refused("control.keep=best "):
+        create_run(tmp_path / "run", config, {})
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

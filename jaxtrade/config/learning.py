@@ -430,7 +430,7 @@ class ControlConfig(Section, frozen=True):
         if self.keep == "best" and self.evaluate_every == 0:
             raise ValueError(
                 "control.keep=best needs evaluations on validation sessions, and there are none: set "
-                "control.evaluate_every, or control.keep=last"
+                "control.evaluate_every and split.validation_sessions, or control.keep=last"
             )
         if self.patience and self.plateau_patience >= self.patience:
             raise ValueError(

@@ -54,6 +54,7 @@ from jaxtrade.config.sweep import (
     check_sweep,
     check_walk,
 )
+from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.text import short_repr
 
@@ -283,6 +284,28 @@ def scores_by_default(asked: RunConfig, config: RunConfig) -> bool:
     """
     own = asked.split.automatic and bool(config.split.validation_sessions)
     return own and not (asked.advisor.on or asked.shared.on or asked.sweep.on or asked.evolve.on)
+
+
+def refuse_best(asked: RunConfig, sessions: int | None) -> None:
+    """Check that a run which keeps its best policy scores policies.
+
+    asked: the configuration as it was given.
+    sessions: of the market, or an upper limit; None: not known, so that there may be enough.
+
+    Raises ConfigError.
+    """
+    control, found = asked.control, with_split(asked, ENOUGH if sessions is None else sessions)
+    if (
+        control.keep != "best"
+        or control.evaluate_every is not None
+        or scores_by_default(asked, found)
+    ):
+        return
+    more = "" if asked.split.validation_sessions else " and split.validation_sessions=1"
+    raise ConfigError(
+        "control.keep=best needs evaluations on validation sessions, and this run has none by default: "
+        f"set control.evaluate_every=N{more}, or control.keep=last"
+    )
 
 
 def count_evaluations(steps: int, bars: int) -> int:

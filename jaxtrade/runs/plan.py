@@ -18,6 +18,7 @@ from jaxtrade.advisor.host.registry import PANEL, check_kind, members_of
 from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.config.load import SweepAgent, config_of
+from jaxtrade.config.run import refuse_best
 from jaxtrade.config.sweep import examples_of, require_no_walk, settings_of
 from jaxtrade.data.contracts import contract_of, require_bundled
 from jaxtrade.data.features.schema import table_columns
@@ -391,6 +392,8 @@ def _check_sessions(config: RunConfig) -> None:
         raise ConfigError(
             f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others"
         )
+    if not config.walk.on:
+        refuse_best(config, most)
     if most is not None and config.walk.on:
         check_walk_length(most, config.walk, config.episode.sessions)
     elif most is not None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.faults import migrate
-from jaxtrade.config.load import module_names
+from jaxtrade.config.load import module_names, validate
 from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
 from jaxtrade.runs import files
 from jaxtrade.storage import digests
@@ -221,7 +221,7 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     """Create the folder with `config.yaml` and `manifest.json`: with both, or not at all.
 
     Of several processes, process 0 creates it and the others wait. Raises ConfigError as
-    `check_new` does.
+    `check_new` does, and for a configuration that could not be read again.
     """
 
     def fill(new: Path) -> None:
@@ -230,6 +230,9 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
         write_json(new / "manifest.json", document)
 
     def create() -> bool:
+        # What a run has found out for itself stands in it unchecked: better refused now than after
+        # the training, when the folder is opened.
+        validate(RunConfig, config.model_dump(mode="json"), "configuration")
         create_folder(path, fill)
         if problem := files.remember(config.imports):
             print(f"note: {problem}", file=sys.stderr)

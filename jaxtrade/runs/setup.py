@@ -23,6 +23,7 @@ from jaxtrade.config.learners import tunable_floats
 from jaxtrade.config.load import SweepAgent, agents_of, config_of
 from jaxtrade.config.run import (
     count_evaluations,
+    refuse_best,
     scores_by_default,
     split_note,
     with_control,
@@ -583,6 +584,7 @@ def _make_learner(
         count = count_evaluations(
             plan.total_steps, decision_count(market.data, splits["validation"])
         )
+    refuse_best(asked, count_sessions(market))
     config = with_control(config, plan.chunks, count)
     own = {"control": config.control}
     configs = tuple(each.model_copy(update=own) for each in agents.configs)
