@@ -8,6 +8,7 @@ A new built-in part is its own module and one row here. A user's part is registe
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxtrade.registry import Registry
@@ -110,3 +111,27 @@ REWARD_TERMS: Registry[Any] = Registry(
     }
     | {name: f"jaxtrade.env.portfolio.params:{name}" for name in OF_SEVERAL},
 )
+
+
+def find_homes(values: Mapping[str, Any]) -> dict[str, str]:
+    """Find the parts of users that a configuration names -> the module of each.
+
+    values: nested plain values. Every word in them may be a name, in a sweep's settings too.
+    """
+    tables = [each for each in globals().values() if isinstance(each, Registry)]
+    words = set(_words(values))
+    return {
+        f"{table.kind} '{name}'": home
+        for table in tables
+        for name, home in table.homes.items()
+        if name in words and name in table
+    }
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):  # mock:0.6 names an advisor, reward.weights.mine a term
+        yield from (value, value.partition(":")[0], value.rpartition(".")[2])
+    elif isinstance(value, Mapping | list | tuple):
+        inner = [*value, *value.values()] if isinstance(value, Mapping) else value
+        for each in inner:
+            yield from _words(each)

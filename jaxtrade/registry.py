@@ -12,7 +12,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 from jaxtrade.errors import ConfigError
@@ -36,7 +37,8 @@ def import_parts(modules: Iterable[str]) -> None:
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())  # the installed command has its own folder there
         try:
-            importlib.import_module(name)
+            with _registering_as(name):
+                importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
                 raise  # the module was found; something that it imports was not
@@ -44,6 +46,38 @@ def import_parts(modules: Iterable[str]) -> None:
                 f"imports (--import): there is no module '{name}' in {os.getcwd()} or among the "
                 "installed packages; give its dotted name, without .py"
             ) from None
+
+
+SCRIPT = "__main__"  # the program itself: nobody can import it again
+_asked: str | None = None  # the module that `import_parts` is importing
+
+
+@contextmanager
+def _registering_as(name: str) -> Iterator[None]:
+    """Let parts that are registered in this block be those of the module `name`.
+
+    Modules that it imports may register them.
+    """
+    global _asked
+    before, _asked = _asked, name
+    try:
+        yield
+    finally:
+        _asked = before
+
+
+def _find_home() -> str:
+    """Return the module from which a part is being registered, of the frames outside this package.
+
+    It is `SCRIPT` for code that is in no module.
+    """
+    package, frame = __name__.partition(".")[0], sys._getframe()
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] != package:
+            return _asked or (name if name in sys.modules else SCRIPT)
+        frame = frame.f_back
+    return SCRIPT
 
 
 class Registry(Generic[PartT]):
@@ -59,6 +93,7 @@ class Registry(Generic[PartT]):
         self.kind = kind
         self._built_in = dict(built_in)
         self._added: dict[str, PartT] = {}
+        self.homes: dict[str, str] = {}  # name of each part that was added -> the module to import
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,6 +109,8 @@ class Registry(Generic[PartT]):
             raise ConfigError(
                 f"{self.kind} '{name}' exists already; register yours under another name"
             )
+        if name not in self._added:
+            self.homes[name] = _find_home()
         self._added[name] = part
         return part
 

@@ -31,6 +31,7 @@ from jaxtrade.errors import (
     JaxtradeError,
     OutOfMemoryError,
 )
+from jaxtrade.registry import import_parts
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.distributed import find_process_group, leave, say
 from jaxtrade.runs.memory import first_line, is_exhausted
@@ -79,6 +80,7 @@ def _evaluate(args: Namespace) -> int:
                 f"--account {name}: no account preset has this name{suggest(name, PRESETS)} (jaxtrade "
                 "list accounts)"
             )
+    import_parts(args.modules)
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
         from jaxtrade.runs.evaluate import Request, evaluate_run
@@ -156,6 +158,7 @@ def _check_files(args: Namespace) -> int:
 
 
 def _replay(args: Namespace) -> int:
+    import_parts(args.modules)
     rundir.read_run(Path(args.run))
     keep_programs()
     from jaxtrade.runs.evaluate import Request, replay_run

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
-from jaxtrade.cli.shared import ADVISOR, DATA, QUIET, TOLERANCE, TRUST
+from jaxtrade.cli.shared import ADVISOR, DATA, MODULES, QUIET, TOLERANCE, TRUST
 from jaxtrade.config.faults import translate_sb3_name
 from jaxtrade.config.learners import LEARNER, SECTIONS
 from jaxtrade.config.load import all_keys
@@ -218,6 +218,7 @@ EVALUATE = (
         permutation and ablation, instead of the table
     """,
     runs.STUDIES,
+    MODULES,
     QUIET,
     """
     --json  print JSON instead of the table
@@ -268,6 +269,7 @@ REPLAY = (
     --agent N : int  which policy, by its number in agents.json
     --symbol SYMBOL  which symbol, of a run with several
     """,
+    MODULES,
 )
 
 

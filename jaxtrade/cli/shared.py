@@ -102,6 +102,10 @@ TRUST = """
     --trust-imports  import the modules that a run's configuration names, although they are not
         known to be yours: they are code (docs/run_folder.md)
     """
+MODULES = """
+    --import MODULE ... -> modules  import a module that registers parts of your own first, and
+        trust it: for a run that does not name it (repeatable)
+    """
 QUIET = "--quiet  show only how long training compiles, warnings, errors and the result"
 
 

@@ -36,6 +36,8 @@ from jaxtrade.data.members import (
 )
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.parts import find_homes
+from jaxtrade.registry import SCRIPT
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import (
     FolderChoice,
@@ -140,6 +142,7 @@ def plan_new(
         StorageError: the folder cannot be written.
     """
     require_no_walk(config)
+    config = with_own_modules(config)
     check(config)
     processes = find_joined() if processes is None else processes
     check_config(config, processes)
@@ -155,6 +158,16 @@ def plan_new(
         path = path or rundir.new_run_path(set_name(symbols_of(config)), kind)
         rundir.check_new(path)
     return RunPlan(config, groups, path, source, keeps, processes=processes)
+
+
+def with_own_modules(config: RunConfig) -> RunConfig:
+    """Add to `imports` the modules of the user's parts that the configuration names.
+
+    A Python program may have imported them itself; whoever reads the run has to import them too.
+    """
+    homes = find_homes(config.model_dump(mode="json")).values()
+    more = dict.fromkeys(home for home in homes if home not in (SCRIPT, *config.imports))
+    return config.replace(imports=(*config.imports, *more))
 
 
 def plan_resumed(

@@ -24,6 +24,8 @@ from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read
 from jaxtrade.config.faults import migrate
 from jaxtrade.config.load import module_names, validate
 from jaxtrade.errors import ConfigError, DataError, RunLockedError, StorageError
+from jaxtrade.parts import find_homes
+from jaxtrade.registry import SCRIPT
 from jaxtrade.runs import files
 from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
@@ -234,11 +236,22 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
         # the training, when the folder is opened.
         validate(RunConfig, config.model_dump(mode="json"), "configuration")
         create_folder(path, fill)
-        if problem := files.remember(config.imports):
-            print(f"note: {problem}", file=sys.stderr)
+        for problem in (files.remember(config.imports), _explain_script(config)):
+            if problem:
+                print(f"note: {problem}", file=sys.stderr)
         return True
 
     from_main(create)
+
+
+def _explain_script(config: RunConfig) -> str:
+    """Say of which parts nobody else can read the run, since the program itself registers them."""
+    homes = find_homes(config.model_dump(mode="json"))
+    own = ", ".join(part for part, home in homes.items() if home == SCRIPT)
+    return own and (
+        f"{own}: registered in the program itself ({SCRIPT}), so no command can read this run; write it to "
+        "a module of its own (my_parts.py) and import that (for this run: jaxtrade evaluate --import my_parts)"
+    )
 
 
 def create_folder(path: Path, fill: Callable[[Path], None]) -> None:

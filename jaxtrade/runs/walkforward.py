@@ -52,7 +52,7 @@ from jaxtrade.runs.job import (
     training_footer,
 )
 from jaxtrade.runs.memory import check_device, check_memory, explain_memory
-from jaxtrade.runs.plan import check
+from jaxtrade.runs.plan import check, with_own_modules
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
 from jaxtrade.runs.train import arguments, shown_on
@@ -256,7 +256,7 @@ def walk_forward(
     Raises as `runs.train.run`, and ConfigError if the data have too few sessions for one fold.
     """
     with shown_on(screen) as shown:
-        config = as_walk(config, shown)
+        config = with_own_modules(as_walk(config, shown))
         check(config)
         check_memory([config])
         apply_xla_settings([config])
