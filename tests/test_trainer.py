@@ -35,6 +35,21 @@ def test_faults_are_told_at_once_and_nothing_is_there_before_training():
             use()
 
 
+def test_a_name_is_that_of_a_folder_in_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for make in (jt.run, jt.Trainer):
+        with refused("name='x'", "path='y'"):
+            make("quickstart", "y", name="x")
+        with refused("name=a/b", "path="):
+            make("quickstart", name="a/b")
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    (tmp_path / "runs" / "x" / "file").touch()
+    with refused("runs/x"):
+        jt.run("quickstart", name="x")
+    with refused("runs/x"):
+        jt.Trainer("quickstart", name="x").train()
+
+
 @pytest.mark.slow
 def test_a_run_in_steps_is_the_run(tmp_path):
     trainer = jt.Trainer("quickstart", tmp_path / "run", **TINY)

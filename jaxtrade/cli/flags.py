@@ -287,12 +287,7 @@ def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | Non
         raise ConfigError(
             f"--name {args.name} and {written} {given}: both name the folder; give one"
         )
-    if not rundir.NAME.fullmatch(args.name):
-        raise ConfigError(
-            f"--name {args.name}: expected letters, digits, '.', '_' or '-' (at most 100), the first a "
-            f"letter or digit; for another folder than runs/NAME use {written}"
-        )
-    return Path("runs") / args.name
+    return rundir.named_folder(args.name, other=written)
 
 
 def require_unused(args: argparse.Namespace, folder: Path) -> None:

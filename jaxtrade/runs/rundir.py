@@ -178,6 +178,21 @@ def new_run_path(market: str, task: str) -> Path:
     return Path("runs") / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
+def named_folder(name: str, flag: str = "--name ", other: str = "--run-dir") -> Path:
+    """Return `runs/<name>`.
+
+    flag, other: how the caller gives the name, and another folder.
+
+    Raises ConfigError for a name that is no name of a folder.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"{flag}{name}: expected letters, digits, '.', '_' or '-' (at most 100), the first a "
+            f"letter or digit; for another folder than runs/NAME use {other}"
+        )
+    return Path("runs") / name
+
+
 def check_new(path: Path) -> None:
     """Check that a run can be created at `path`. Leaves nothing there.
 

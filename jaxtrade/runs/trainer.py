@@ -47,6 +47,7 @@ def run(
     data: pd.DataFrame | Bars | Path | str | Mapping[str, Any] | None = None,
     set: Changes = (),
     from_run: Path | str | None = None,
+    name: str | None = None,
     **settings: Any,
 ) -> RunResult:
     """Train a policy, save it and evaluate it on the held-out sessions, as `jaxtrade train` does.
@@ -64,6 +65,7 @@ def run(
         set: `["section.key=value", ...]`, or a mapping from dotted keys to values.
         from_run: the folder of a run whose policy this run begins with, as `jaxtrade train --from`
             does.
+        name: of the new folder, `runs/NAME`, instead of `path`.
         settings: keys by name: `total_timesteps=50_000`, `market="ES"`, `network={"kind": "gru"}`,
             `account="apex_like_50k_2025"`. A name that several sections have needs its section.
 
@@ -73,7 +75,7 @@ def run(
     """
     chosen = resolve_config(config, data, set, settings)
     _keep_programs()
-    folder = None if path is None else Path(path)
+    folder = _find_folder(path, name)
     if folder is not None:
         rundir.check_new(folder)
     if data is not None and _in_memory(data):
@@ -92,6 +94,15 @@ def _keep_programs() -> None:
     """
     if problem := use_cache():
         warnings.warn(problem, stacklevel=3)
+
+
+def _find_folder(path: Path | str | None, name: str | None) -> Path | None:
+    """Return the folder that the arguments of `run` name; None: none. Raises ConfigError."""
+    if name is None:
+        return None if path is None else Path(path)
+    if path is not None:
+        raise ConfigError(f"name={name!r} and path={str(path)!r}: both name the folder; give one")
+    return rundir.named_folder(name, "name=", "path=")
 
 
 def resolve_config(
@@ -234,12 +245,14 @@ class Trainer:
         data: pd.DataFrame | Bars | Path | str | Mapping[str, Any] | None = None,
         set: Changes = (),
         from_run: Path | str | None = None,
+        name: str | None = None,
         **settings: Any,
     ) -> None:
         """Arguments as `jaxtrade.run`. Raises ConfigError."""
         self.config = resolve_config(config, data, set, settings)
         self._given = {"data": data, "set": set, "from_run": from_run} | settings
-        self._config, self._new, self._path = config, path, None if path is None else Path(path)
+        self._path = self._new = _find_folder(path, name)
+        self._config = config
         self._trained = False
 
     def __repr__(self) -> str:
