@@ -10,9 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli.flags import COMMON, KEY_FLAGS, SEED, columns, table
-from jaxtrade.cli.shared import ADVISOR, DATA, PATHS, flag_overrides, resolve, say, with_absent
+from jaxtrade.cli.shared import (
+    ABSENT,
+    ADVISOR,
+    DATA,
+    PATHS,
+    TRUST,
+    flag_overrides,
+    refuse,
+    resolve,
+    say,
+    with_absent,
+)
 from jaxtrade.config import RunConfig, apply_overrides, config_path, name_config, read_values
-from jaxtrade.config.faults import MOVED, NO_KEYS, alike, learners_of, translate_sb3_name
+from jaxtrade.config.faults import MOVED, NO_KEYS, alike, is_run, learners_of, translate_sb3_name
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import (
     ALGORITHM,
@@ -26,9 +37,11 @@ from jaxtrade.config.load import (
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import convert_config, nest_keys
+from jaxtrade.registry import import_parts
+from jaxtrade.runs.rundir import read_run
 from jaxtrade.text import align, did_you_mean, pairs
 
-DEFAULT, FILE, SET = "default", "file", "--set"
+DEFAULT, FILE, SET, RUN = "default", "file", "--set", "run"
 # The longest beginning of a key counts.
 PAGES = pairs(
     """
@@ -185,7 +198,7 @@ CONFIG = (
     {
         "show": (
             "the resolved configuration as YAML; a comment says where each value is from",
-            "config?  a YAML file or a shipped configuration (default: quickstart)",
+            "config?  a YAML file, a shipped configuration or a run's folder (default: quickstart)",
             DATA,
             SEED,
             COMMON,
@@ -194,6 +207,7 @@ CONFIG = (
             --advisor KIND|URL  {ADVISOR}
             --changed  leave out the keys that have their default
             """,
+            TRUST,
         ),
         "explain": (
             "type, range, default, meaning and an example of a key, or the keys of a section",
@@ -259,6 +273,8 @@ def show(args: argparse.Namespace) -> str:
     Raises ConfigError, DataError: as training with these flags does.
     """
     given = with_absent(args)
+    if is_run(Path(given.config or "")):
+        return _show_run(args, Path(given.config))
     path = config_path(given.config or "quickstart")
     values = read_values(path)
     if "phases" in values:
@@ -274,6 +290,26 @@ def show(args: argparse.Namespace) -> str:
         if getattr(given, name) is not None:
             origins[f"data.{key}"] = f"--{name}"
     head = f"# the resolved configuration of a run; {FILE}: {path}"
+    return "\n".join([head, *render_config(config, origins, args.changed)])
+
+
+def _show_run(args: argparse.Namespace, path: Path) -> str:
+    """Format the configuration of a run's folder, of which every key is written there.
+
+    Raises ConfigError as `read_run`, and for flags that would change it.
+    """
+    refuse(
+        args,
+        sorted(ABSENT.keys() - {"config", "modules"}),
+        f"{path}: a run keeps its configuration",
+    )
+    import_parts(args.modules)
+    config, _ = read_run(path)
+    values = config.model_dump(mode="json")
+    origins = {
+        name: RUN for name, key in all_keys().items() if lookup(values, name)[1] != key.default
+    }
+    head = f"# the configuration of {path}; {RUN}: not the default"
     return "\n".join([head, *render_config(config, origins, args.changed)])
 
 

@@ -54,7 +54,7 @@ EAGER_OVERRIDES = ("compute.eager=true", "train.chunk_updates=1", "train.checkpo
 FATAL_ONLY = "3"  # of XLA's messages
 # Key of `data` -> the flag that sets it as it is.
 PATHS = {"file": "data", "seconds": "seconds", "quotes": "quotes", "contract": "contract"}
-_ABSENT = {
+ABSENT = {
     "config": None,
     "overrides": (),
     **dict.fromkeys((*MARKET, *flags.NAMES)),
@@ -219,7 +219,7 @@ def with_absent(args: Namespace, **instead: Any) -> Namespace:
 
     instead: values that replace those of flags.
     """
-    return Namespace(**_ABSENT | vars(args) | instead)
+    return Namespace(**ABSENT | vars(args) | instead)
 
 
 def flag_overrides(args: Namespace) -> list[tuple[str, str]]:

@@ -632,12 +632,17 @@ def explain_bars_file(path: Path) -> str:
     return f"run 'jaxtrade init {file}', which writes a configuration that reads it, or set data.file (--data {file})"
 
 
+def is_run(path: Path) -> bool:
+    """Return whether a path is the folder of a run."""
+    return all((path / name).is_file() for name in ("config.yaml", "manifest.json"))
+
+
 def explain_folder(path: Path) -> str:
     """Return the end of a message about a folder that was given as a file.
 
     It says what to do with the folder if it is a run's.
     """
-    if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
+    if not is_run(path):
         return ""
     run = shlex.quote(str(path))
     return f"; it is a run: jaxtrade evaluate {run}, or jaxtrade train --resume {run}"

@@ -13,6 +13,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.config.load import all_keys, format_yaml, sections
 from jaxtrade.config.yaml12 import parse_yaml
+from jaxtrade.runs import rundir
 from tests.messages import refuses
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -266,3 +267,19 @@ def test_a_table_fits_its_width():
 def test_a_written_value_is_read_back(value):
     assert parse_yaml(f"key: {format_yaml(value)}", "written") == {"key": value}
     assert "\n" not in format_yaml(value)
+
+
+def test_show_takes_a_runs_folder(tmp_path, capsys):
+    """Every key is written there, so those that are not the default are the changed ones."""
+    run = tmp_path / "run"
+    config = load_config("quickstart", ["seed=3", "reward.weights.win=0.5"])
+    facts = {"config_sha256": config.digest(), "data_sha256": "", "nproc": ""}
+    rundir.create_run(run, config, facts)
+    found = shown(capsys, str(run), "--changed")
+    assert set(found.values()) == {"run"}
+    assert {"seed", "reward.weights", "brackets.stop_atr"} <= found.keys()
+    assert not {"data.source", "imports", "ppo.gamma"} & found.keys()
+    assert len(shown(capsys, str(run))) == len(all_keys())
+    refuses(capsys, ["config", "show", str(run), "--set", "seed=4"], "drop --set")
+    (run / "config.yaml").write_text("seed: 4\n")
+    refuses(capsys, ["config", "show", str(run)], "sha256")
