@@ -398,6 +398,7 @@ def test_dump_and_load_give_the_same_configuration(name, tmp_path):
         "account.drawdown=off",
         "data.start=2013-10-07",
         "learner.learning_rate=1e-5",
+        "learner.learning_rate_end=1e-6",
         "network.hidden=[8]",
         "data.columns={time: 'on', open: '1e3'}",
         "data.expiry='201312'",

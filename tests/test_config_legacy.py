@@ -25,6 +25,7 @@ OLD = {
         "num_shards": 2,
         "num_minibatches": 4,
         "learning_rate": 1e-05,
+        "learning_rate_end": 1e-06,
     },
 }
 
@@ -45,6 +46,7 @@ def test_every_moved_key_finds_its_place():
     assert {f"ppo.{key}" for key in OLD["ppo"]} - set(MOVED) == {
         "ppo.num_minibatches",
         "ppo.learning_rate",
+        "ppo.learning_rate_end",
     }
 
 
@@ -115,7 +117,8 @@ def test_the_network_of_an_old_bundle():
 def test_the_digest_of_a_file_is_that_of_the_configuration_it_was_written_from(
     name,
 ):
-    config = load_config(name, ["ppo.learning_rate=1e-7", "data.start=2013-10-07"])
+    rates = ["ppo.learning_rate=1e-7", "ppo.learning_rate_end=1e-7"]
+    config = load_config(name, [*rates, "data.start=2013-10-07"])
     assert digest_of(parse_yaml(dump_config(config), "config.yaml", exact=True)) == config.digest()
 
 

@@ -10,7 +10,7 @@ import pytest
 from bench.catalogue import BENCHES
 from jaxtrade.config import DQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.faults import ANY_LEARNER, PARAMETERS, RELATED, translate_sb3_name
+from jaxtrade.config.sb3 import ANY_LEARNER, PARAMETERS, RELATED, translate_sb3_name
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.frames import FILL_COLUMNS
 from jaxtrade.interop.jules_config import convert_config

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxtrade as jt
-from jaxtrade.config.faults import ANY_LEARNER, PARAMETERS, RELATED, suggest_key
+from jaxtrade.config.faults import suggest_key
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.config.load import all_keys, lookup
+from jaxtrade.config.load import all_keys, changed_config, lookup
+from jaxtrade.config.sb3 import ANY_LEARNER, INSTEAD, PARAMETERS, RELATED, REMARKS
 from tests.messages import missing, refused, refuses
 
 FOREIGN = [
@@ -46,7 +47,7 @@ def test_names_of_stable_baselines_lead_to_a_key_that_is_accepted(learner, name)
         chosen = f"algorithm={learner}"
         said = message(chosen, f"{section}{name}=1")
         key = follow(said, chosen)
-        assert key.partition(".")[0] in (learner, "rollout", "network")
+        assert key in ANY_LEARNER.values() or key.partition(".")[0] in (learner, "rollout")
     if f"dqn.{name}" not in all_keys():
         follow(message(f"{learner}.{name}=1"))  # algorithm is ppo, and the message adds the learner
 
@@ -70,6 +71,72 @@ def test_the_key_that_is_meant(name, key):
     )
     with refused(f"did you mean '{key}'"):
         jt.load_config(None, ["algorithm=dqn"], **dict[str, Any]({name: 1}))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "key"),
+    [
+        ("ppo", "n_steps", "rollout.num_steps"),  # a key of DQN, which is not what is meant
+        ("ppo", "batch_size", "ppo.num_minibatches"),
+        ("pqn", "batch_size", "pqn.num_minibatches"),
+        ("ppo", "lr", "ppo.learning_rate"),
+        ("ppo", "policy", "network.kind"),
+        ("ppo", "eval_freq", "control.evaluate_every"),
+    ],
+)
+def test_a_keyword_of_stable_baselines(algorithm, name, key):
+    with refused(f"{name}=", f"({key}: ", REMARKS.get(key, "")):
+        jt.load_config(algorithm=algorithm, **{name: 256})
+
+
+def test_a_keyword_of_another_learner_comes_with_it():
+    with refused("(dqn.replay_ratio: ", " with algorithm=dqn"):
+        jt.load_config(**dict[str, Any](gradient_steps=2))
+    assert not missing(message("dqn.batch_size=64"), "ppo.num_minibatches", "algorithm=dqn")
+    assert jt.load_config(algorithm="dqn", n_steps=5).dqn.n_steps == 5
+
+
+def test_what_a_remark_says_stands_for_the_description():
+    said = message("ppo.batch_size=64")
+    assert not missing(said, "'ppo.num_minibatches'", REMARKS["ppo.num_minibatches"])
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_a_name_without_a_key(name, capsys):
+    with refused(f"{name}=", INSTEAD[name]):
+        jt.load_config(**dict[str, Any]({name: 1}))
+    said = message(f"{name}=1")
+    assert INSTEAD[name] in said
+    assert "did you mean" not in said
+    refuses(capsys, ["train", f"--{name.replace('_', '-')}", "1"], INSTEAD[name])
+
+
+def test_all_unknown_names_are_told_at_once():
+    """Those of `set` too."""
+    with refused("n_steps=", "callback=", "'ppo.batch_size'", "'train.sede'"):
+        jt.load_config(
+            None, ["ppo.batch_size=64", "train.sede=1"], **dict[str, Any](n_steps=256, callback=1)
+        )
+
+
+@pytest.mark.parametrize("learner", SECTIONS)
+def test_a_rate_that_would_rise_is_refused(learner, tmp_path):
+    """Unless both of its ends are given."""
+    rate, chosen = f"{learner}.learning_rate", f"algorithm={learner}"
+    assert not missing(message(chosen, f"{rate}=5e-5"), f"'{rate}' = 5e-05", f"{rate}_end=5e-05")
+    message(chosen, "learner.learning_rate=5e-5")
+    message(chosen, f"{rate}_end=0.1")
+    with refused(f"{rate}_end=5e-05"):
+        jt.load_config(algorithm=learner, learning_rate=5e-5)
+    (tmp_path / "own.yaml").write_text(f"{learner}: {{learning_rate: 5.0e-5}}")
+    with refused(f"{rate}_end=5e-05"):
+        jt.load_config(tmp_path / "own.yaml", [chosen])
+    ends = {"learning_rate": 5e-5, "learning_rate_end": 1e-4}
+    both = jt.load_config(algorithm=learner, **ends)
+    with refused(f"{rate}_end=1e-05"):
+        changed_config(both, learning_rate=1e-5)
+    assert changed_config(both, gamma=0.9) == both.replace(**{learner: {"gamma": 0.9}})
+    jt.load_config(algorithm=learner, learning_rate=1e-4)  # constant
 
 
 @given(

@@ -23,7 +23,7 @@ from jaxtrade.cli.shared import (
     with_absent,
 )
 from jaxtrade.config import RunConfig, apply_overrides, config_path, name_config, read_values
-from jaxtrade.config.faults import MOVED, NO_KEYS, alike, is_run, learners_of, translate_sb3_name
+from jaxtrade.config.faults import MOVED, NO_KEYS, alike, is_run, learners_of
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import (
     ALGORITHM,
@@ -34,6 +34,7 @@ from jaxtrade.config.load import (
     lookup,
     sections,
 )
+from jaxtrade.config.sb3 import INSTEAD, translate_sb3_name
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import convert_config, nest_keys
@@ -443,6 +444,8 @@ def find_key(name: str) -> ConfigKey:
         raise ConfigError(
             f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)"
         )
+    if instead := INSTEAD.get(name.rpartition(".")[2]):
+        raise ConfigError(f"no key is called '{name}': {instead}")
     own = [
         key for key in known if key.partition(".")[0] == name.partition(".")[0]
     ]  # of the section that is named

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, MODULES, QUIET, TOLERANCE, TRUST
-from jaxtrade.config.faults import translate_sb3_name
 from jaxtrade.config.learners import LEARNER, SECTIONS
 from jaxtrade.config.load import all_keys
+from jaxtrade.config.sb3 import INSTEAD, translate_sb3_name
 from jaxtrade.runs.distributed import HEARTBEAT_S, JOIN_S
 from jaxtrade.text import did_you_mean
 from jaxtrade.version import __version__
@@ -31,6 +31,8 @@ def key_of_flag(flag: str) -> str:
     A key that several learners have is named `learner.KEY`, which is that of the chosen learner.
     """
     name = flag.removeprefix("--").replace("-", "_")
+    if name in INSTEAD:
+        return f"; {flag}: {INSTEAD[name]}"
     theirs = [key for learner in SECTIONS if (key := translate_sb3_name(name, learner)) is not None]
     found = list(
         dict.fromkeys([*(key for key in all_keys() if key.rpartition(".")[2] == name), *theirs])

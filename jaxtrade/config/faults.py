@@ -21,6 +21,7 @@ from pydantic_core import ErrorDetails
 
 from jaxtrade.config.base import read_descriptions
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
+from jaxtrade.config.sb3 import INSTEAD, REMARKS, translate_sb3_name
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import pairs
 
@@ -31,81 +32,6 @@ from jaxtrade.text import pairs
 # with `algorithm`.
 
 LIKE = 0.6  # least likeness of a suggestion
-# Parameters of Stable-Baselines3, by learner -> the key of the learner's section that takes the
-# same value.
-PARAMETERS: Mapping[str, Mapping[str, str]] = {
-    "dqn": pairs(
-        """
-        gamma  gamma
-        batch_size  batch_size
-        buffer_size  buffer_size
-        learning_starts  learning_starts
-        target_update_interval  target_every
-        n_steps  n_steps
-        exploration_fraction  epsilon_until
-        exploration_initial_eps  epsilon
-        exploration_final_eps  epsilon_end
-        max_grad_norm  max_grad_norm
-        prioritized_replay_alpha  priority_alpha
-        prioritized_replay_beta0  priority_beta
-        """
-    ),
-    "pqn": pairs(
-        """
-        gamma  gamma
-        exploration_fraction  epsilon_until
-        exploration_initial_eps  epsilon
-        exploration_final_eps  epsilon_end
-        max_grad_norm  max_grad_norm
-        n_epochs  num_epochs
-        """
-    ),
-    "ppo": pairs(
-        """
-        gamma  gamma
-        n_epochs  num_epochs
-        gae_lambda  gae_lambda
-        clip_range  clip_eps
-        ent_coef  ent_coef
-        vf_coef  vf_coef
-        max_grad_norm  max_grad_norm
-        target_kl  target_kl
-        """
-    ),
-}
-# Names whose key is in another section, or takes a value of another meaning.
-RELATED: Mapping[str, Mapping[str, str]] = {
-    "dqn": pairs(
-        """
-        train_freq  dqn.replay_ratio
-        gradient_steps  dqn.replay_ratio
-        prioritized_replay  dqn.replay
-        """
-    ),
-    "pqn": pairs(
-        """
-        n_steps  rollout.num_steps
-        train_freq  rollout.num_steps
-        batch_size  pqn.num_minibatches
-        gradient_steps  pqn.num_epochs
-        """
-    ),
-    "ppo": pairs(
-        """
-        n_steps  rollout.num_steps
-        batch_size  ppo.num_minibatches
-        clip_range_vf  ppo.vf_clip_eps
-        normalize_advantage  ppo.normalise_advantages
-        """
-    ),
-}
-ANY_LEARNER = pairs(
-    """
-    n_envs  rollout.num_envs
-    net_arch  network.hidden
-    activation_fn  network.activation
-    """
-)
 
 
 class Suggestion(NamedTuple):
@@ -118,6 +44,11 @@ class Suggestion(NamedTuple):
     key: str
     algorithm: str | None = None
     foreign: bool = False
+
+    @property
+    def needs(self) -> str:
+        """What the key needs besides its value, as words of a message, or nothing."""
+        return f" with algorithm={self.algorithm}" if self.algorithm else ""
 
 
 def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
@@ -198,17 +129,6 @@ def learners_of(key: str, algorithm: str) -> list[str]:
     return [section] if section in SECTIONS else [algorithm, *others]
 
 
-def translate_sb3_name(key: str, learner: str) -> str | None:
-    """Return our key for Stable-Baselines3's name of a learner's parameter; None for other names.
-
-    The name is the last part of `key`.
-    """
-    name = key.rpartition(".")[2]
-    if own := PARAMETERS[learner].get(name):
-        return f"{learner}.{own}"
-    return RELATED[learner].get(name) or ANY_LEARNER.get(name)
-
-
 def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
     """Return the end of a message about an unknown key: what is meant, or nothing.
 
@@ -226,8 +146,7 @@ def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel])
             else ""
         )
     means = f" ({explain_key(found.key, model)})" if found.foreign else ""
-    needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
-    return f"; did you mean '{found.key}'{means}{needs}?"
+    return f"; did you mean '{found.key}'{means}{found.needs}?"
 
 
 def owners_of(key: str, known: Iterable[str]) -> list[str]:
@@ -237,11 +156,12 @@ def owners_of(key: str, known: Iterable[str]) -> list[str]:
 
 
 def explain_key(key: str, model: Any) -> str:
-    """Return the description of a dotted key."""
+    """Return the description of a dotted key, or how its value follows from SB3's."""
     *path, last = key.split(".")
     for part in path:
         model = model.model_fields[part].annotation
-    return read_descriptions(model).get(last, "")
+    said = model.model_fields[last].description or read_descriptions(model).get(last, "")
+    return REMARKS.get(key) or said
 
 
 def _find_learner(key: str, algorithm: str) -> str | None:
@@ -442,6 +362,8 @@ def _kind(value: Any) -> str:
 def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     known = keys_of(model)
     same = [key for key in known if key.rpartition(".")[2] == name]
+    if algorithm in SECTIONS and not set(same) & set(drop_unused_learners(known, algorithm)):
+        _refuse_sb3_name(name, known, model, algorithm)
     if len(same) == 1:
         return same[0]
     own = f"{algorithm}.{name}"
@@ -455,12 +377,6 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
             f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']"
         )
     own = drop_unused_learners(known, algorithm)
-    found = translate_sb3_name(name, algorithm) if algorithm in SECTIONS else None
-    if found in own:
-        raise ConfigError(
-            f"{name}=...: unknown key '{name}'; did you mean '{found.rpartition('.')[2]}' ({found}: "
-            f"{explain_key(found, model)})?"
-        )
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
     near = alike(name, names, 1)
     if not near:
@@ -471,6 +387,21 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     raise ConfigError(
         f"{name}=...: unknown key '{name}'; did you mean '{near[0]}' ({' or '.join(where)})?"
     )
+
+
+def _refuse_sb3_name(name: str, known: list[str], model: type[BaseModel], algorithm: str) -> None:
+    """Raise ConfigError for a name that only Stable-Baselines3 has, with what stands for it."""
+    if name in INSTEAD:
+        raise ConfigError(f"{name}=...: unknown key '{name}': {INSTEAD[name]}")
+    found = suggest_key(name, known, algorithm)
+    if found and found.foreign:
+        last = found.key.rpartition(".")[2]
+        own = drop_unused_learners(known, found.algorithm or algorithm)
+        alone = [key for key in own if key.rpartition(".")[2] == last] == [found.key]
+        raise ConfigError(
+            f"{name}=...: unknown key '{name}'; did you mean '{last if alone else found.key}' "
+            f"({found.key}: {explain_key(found.key, model)}){found.needs}?"
+        )
 
 
 # --- What is wrong with the values of a configuration: pydantic's findings as lines for people, each
@@ -544,8 +475,8 @@ def _unknown(
         )
     if key in MOVED:
         return key, f"unknown key '{key}': it is {MOVED[key]} now"
-    if key in NO_KEYS:
-        return key, f"unknown key '{key}': {NO_KEYS[key]}"
+    if instead := NO_KEYS.get(key) or INSTEAD.get(key.rpartition(".")[2]):
+        return key, f"unknown key '{key}': {instead}"
     known, section = _expand_key(known, key), key.rpartition(".")[0]
     said = hint(key, known, algorithm, model)
     if "did you mean" in said:

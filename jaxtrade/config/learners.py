@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from jaxtrade.config.sb3 import translate_sb3_name
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import Q_NETWORKS
 
@@ -56,9 +58,12 @@ def _only_its_own_keys(config: Any) -> None:
         return
     for name in SECTIONS:
         if name != config.algorithm and (changed := getattr(config, name).list_changed()):
+            own = translate_sb3_name(changed[0], config.algorithm) or ""
+            if changed[0] in type(config.learner).model_fields:
+                own = f"{config.algorithm}.{changed[0]}"
             raise ValueError(
-                f"{name}.{changed[0]} is a key of {name}, and algorithm is {config.algorithm}: leave it out, "
-                f"set algorithm={name}, or use the key of section {config.algorithm}"
+                f"{name}.{changed[0]} is a key of {name}, and algorithm is {config.algorithm}: leave it out"
+                f"{f', set {own}' if own else ''} or set algorithm={name}"
             )
 
 
@@ -105,6 +110,28 @@ def _fits_dqn(config: Any) -> None:
     config.dqn.check_priorities()
     if not config.rollout.auto:  # the counts are checked once they are known
         config.dqn.check(config.rollout)
+
+
+def find_rising_rate(config: Any, changed: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield (key, what is wrong) where one end of the learning rate makes it rise to the other.
+
+    Whoever gives both ends may want that. An agent of a sweep is not refused.
+
+    changed: keys that were set beside the file.
+    """
+    learner, names = config.learner, ("learning_rate", "learning_rate_end")
+    start, end = (getattr(learner, name, 0.0) for name in names)
+    if learner is None or end <= start:
+        return
+    own = {chosen_key(key, config.algorithm) for key in changed}
+    one, other = (f"{config.algorithm}.{name}" in own for name in names)
+    if one != other or not learner.model_fields_set.issuperset(names):
+        key = f"{config.algorithm}.{names[0]}"
+        yield (
+            key,
+            f"'{key}' = {start:g}: the rate would rise to {key}_end={end:g}: set {key}_end={start:g} for "
+            "a constant rate, or give both",
+        )
 
 
 def minibatches(config: Any) -> int:

@@ -30,7 +30,7 @@ from jaxtrade.config.faults import (
     sections_of,
     suggest,
 )
-from jaxtrade.config.learners import chosen_key
+from jaxtrade.config.learners import chosen_key, find_rising_rate
 from jaxtrade.config.market import PLACES
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.sweep import SweepConfig, settings_of
@@ -46,7 +46,7 @@ MAX_BYTES = 1_000_000  # largest size of a configuration file
 BARS = (".csv", ".tsv", ".gz", ".zip", ".parquet")  # endings of files that are no text of keys
 ALGORITHM, DEFAULT = "algorithm", RunConfig.model_fields["algorithm"].default
 PATHS = {*PLACES, "calendar"}  # keys of `data` that may name a file
-SET = "--set"  # where a value came from, in messages, if it is no file
+SET, KEYWORDS = "--set", "keywords"  # where a value came from, in messages, if it is no file
 
 
 def _read(path: Path) -> str:
@@ -178,9 +178,9 @@ def make_config(
         )
     import_parts(module_names(values))
     config = validate(RunConfig, values, name, origins)
-    if not stored and (
-        faults := [(_origin(key, name, origins), text) for key, text in find_out_of_bounds(config)]
-    ):
+    changed = [key for key, of in (origins or {}).items() if of in (SET, KEYWORDS)]
+    found = () if stored else [*find_out_of_bounds(config), *find_rising_rate(config, changed)]
+    if faults := [(_origin(key, name, origins), text) for key, text in found]:
         raise ConfigFaultsError(faults, values)
     return config
 
@@ -297,10 +297,24 @@ def _apply_changes(
         changes = list(changes)
         merged, origins = apply_overrides(values, changes), origins_of(changes)
     algorithm = settings.get(ALGORITHM, merged.get(ALGORITHM, DEFAULT))
-    for key, value in flatten_settings(settings, RunConfig, algorithm).items():
+    try:
+        plain = flatten_settings(settings, RunConfig, algorithm)
+    except ConfigError as error:
+        others = _unknown_keys(merged, origin, origins)
+        raise ConfigError("\n".join([str(error), *others])) from None
+    for key, value in plain.items():
         _merge(merged, key, value, f"{key}=...")
-        origins[key] = "keywords"
+        origins[key] = KEYWORDS
     return make_config(merged, origin, origins, stored)
+
+
+def _unknown_keys(values: Values, name: str, origins: Mapping[str, str]) -> list[str]:
+    """List the lines about unknown keys in nested values."""
+    try:
+        validate(RunConfig, values, name, origins)
+    except ConfigFaultsError as error:
+        return [line for line in str(error).splitlines() if "unknown key" in line]
+    return []
 
 
 def apply_overrides(values: Values, overrides: Iterable[str]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.faults import PARAMETERS, suggest
+from jaxtrade.config.faults import suggest
+from jaxtrade.config.sb3 import PARAMETERS
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.env.reward_presets import REWARDS

@@ -9,8 +9,8 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config, make_config
-from jaxtrade.config.faults import PARAMETERS
 from jaxtrade.config.load import all_keys
+from jaxtrade.config.sb3 import PARAMETERS
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.interop import jules, jules_config
