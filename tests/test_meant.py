@@ -86,7 +86,7 @@ def test_the_key_that_is_meant(name, key):
 )
 def test_a_keyword_of_stable_baselines(algorithm, name, key):
     with refused(f"{name}=", f"({key}: ", REMARKS.get(key, "")):
-        jt.load_config(algorithm=algorithm, **{name: 256})
+        jt.load_config(algorithm=algorithm, **dict[str, Any]({name: 256}))
 
 
 def test_a_keyword_of_another_learner_comes_with_it():
@@ -132,7 +132,7 @@ def test_a_rate_that_would_rise_is_refused(learner, tmp_path):
     with refused(f"{rate}_end=5e-05"):
         jt.load_config(tmp_path / "own.yaml", [chosen])
     ends = {"learning_rate": 5e-5, "learning_rate_end": 1e-4}
-    both = jt.load_config(algorithm=learner, **ends)
+    both = jt.load_config(algorithm=learner, **dict[str, Any](ends))
     with refused(f"{rate}_end=1e-05"):
         changed_config(both, learning_rate=1e-5)
     assert changed_config(both, gamma=0.9) == both.replace(**{learner: {"gamma": 0.9}})

@@ -17,6 +17,7 @@ import yaml
 
 import jaxtrade
 from jaxtrade.cli import build_parser
+from jaxtrade.cli.shared import resolve
 from tests import notebook
 from tests.children import run_python
 from tests.messages import missing
@@ -278,12 +279,24 @@ def test_a_learner_of_your_own_trains_as_printed(tmp_path):
     assert said.split() == ["reinforce", "True", "HOLD"]
 
 
+def test_the_translated_script_is_one_configuration(monkeypatch):
+    """In Python and as a command."""
+    _, ours, *_ = (text for _, text in blocks(DOCS / "sb3.md", "python"))
+    command, *_ = (text for _, text in blocks(DOCS / "sb3.md", "bash"))
+    made = []
+    monkeypatch.setattr(jaxtrade, "run", lambda *given, **keys: made.append((given, keys)))
+    exec(ours.replace("print(result.table)", ""))
+    [((name,), keys)] = made
+    given = build_parser().parse_args(shlex.split(command)[1:])
+    assert jaxtrade.load_config(name, **keys) == resolve(given)
+
+
 @pytest.mark.slow
 def test_coming_from_sb3_runs_as_printed(tmp_path):
     """A hook and a policy in one program; then the environment, and the task that replaces it."""
-    hook, policy, theirs, ours = (text for _, text in blocks(DOCS / "sb3.md", "python"))
-    said = run_in(tmp_path, "python", hook + policy)
-    assert not missing(said, "updates: 40", "reward of an episode:")
+    _, first, hook, policy, theirs, ours = (text for _, text in blocks(DOCS / "sb3.md", "python"))
+    said = run_in(tmp_path, "python", first.replace("20_000", "5_000") + hook + policy)
+    assert not missing(said, "your policy", "updates: 40", "reward of an episode:")
     steps = "env = PriceEnv(np.linspace(100.0, 101.0, 40))\nenv.reset()\nprint(env.step(1)[1] < 0 < env.step(1)[1])"
     assert run_in(tmp_path, "python", f"{theirs}\n{steps}") == "True\n"
     first = (

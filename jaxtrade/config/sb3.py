@@ -100,6 +100,7 @@ REMARKS = pairs(
     network.kind  MlpPolicy is mlp, MlpLstmPolicy is gru
     train.tensorboard  true or false; the files lie in the run's folder
     control.evaluate_every  in chunks, eval_freq / (n_steps * train.chunk_updates)
+    control.patience  max_no_improvement_evals + 1
     train.checkpoint_every  in chunks, save_freq / (n_steps * train.chunk_updates)
     """
 )
