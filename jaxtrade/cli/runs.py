@@ -199,21 +199,16 @@ def compare(args: Namespace) -> int:
         raise ConfigError(
             f"compare: one run ({args.runs[0]}) has nothing to be compared with; name two or more"
         )
-    from jaxtrade.evaluation.run_days import (
-        compare_runs,
-        on_shared_days,
-        read_run_days,
-        table,
-        to_json,
-    )
+    from jaxtrade.evaluation.comparison_table import changed_keys, same_trades, table
+    from jaxtrade.evaluation.run_days import compare_runs, on_shared_days, read_run_days, to_json
 
     days = [read_run_days(Path(each), args.split) for each in args.runs]
     found = compare_runs(on_shared_days(days, args.shared_days))
-    show(
-        json.dumps(to_json(found), indent=2, allow_nan=False)
-        if args.json
-        else "\n".join(table(found))
-    )
+    if args.json:
+        also = {"changed": changed_keys(found), "same_trades": same_trades(found)}
+        show(json.dumps(to_json(found) | also, indent=2, allow_nan=False))
+    else:
+        show("\n".join(table(found)))
     return 0
 
 

@@ -9,6 +9,7 @@ several (`allocate`); `SetResult` of several symbols with an account each; and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 Also = Mapping[str, Any]  # entries of the records' `meta`, JSON values: `day_bars`, `policy_sha256`
 NOTHING: Also = MappingProxyType({})
+TRAINED_ON = re.compile(r"in sample: .*?(\d+) of these ")  # the label of `evaluate.data_labels`
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class Result(ResultViews):
     def compare(
         self, unit: str = "session", of: str = "", hint: bool = False, orders: str = "trades"
     ) -> str:
-        """Return the verdict (`results_table.compare_agents`).
+        """Return the verdict (`results_table.compare_agents`), and the habit of a first agent that has one.
 
         Args:
             unit: as there.
@@ -256,10 +258,15 @@ class Result(ResultViews):
             hint: name the key to raise where they are too few.
             orders: the metric that counts the trades.
         """
-        key = results_table.split_size_key(self.provenance.get("split"))
-        in_sample = any(label.startswith("in sample") for label in self.labels)
-        kind = "training" if in_sample else "held-out" if key else ""
-        span = several(self.settings["sessions"], f"{kind} {unit}".strip())
+        split, count = self.provenance.get("split"), self.settings["sessions"]
+        key = results_table.split_size_key(split)
+        trained = [TRAINED_ON.match(label) for label in self.labels]
+        seen = next((int(each[1]) for each in trained if each), 0)
+        kind = "training" if seen else "held-out" if key else ""
+        span = several(count, f"{kind} {unit}".strip())
+        if 0 < seen < count:
+            span = f"{several(count, unit)}{of}, {seen} of them trained on"
+            span, of = f"{'all ' if split == 'all' else ''}{span}", ""
         standings = [
             results_table.AgentStanding(
                 agent.name,
@@ -269,10 +276,15 @@ class Result(ResultViews):
             )
             for agent in self.agents
         ]
-        best = self.settings.get(results_table.BEST)
-        return results_table.compare_agents(
+        best, first = self.settings.get(results_table.BEST), self.agents[0]
+        habit = ""
+        if isinstance(first.trades, Trades):
+            exposure = first.strategy_figures["exposure"]
+            habit = results_table.describe_habit(first.trades.side, exposure)
+        text = results_table.compare_agents(
             standings, f"{span}{of}", unit, key if hint else "", best
         )
+        return f"{text} {habit}".strip()
 
 
 @dataclass(frozen=True, repr=False)

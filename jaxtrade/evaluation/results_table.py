@@ -21,6 +21,7 @@ from jaxtrade.text import align, json_text, several, short_repr, state_shortfall
 
 BEST = "best_profit"  # the setting that holds what the best policy makes, where it is known
 LEAST = 5  # sessions; fewer give no useful interval
+FEWEST_TRADES = 3  # fewer of one side are no habit
 CONFIDENCE = 0.95
 
 
@@ -91,6 +92,20 @@ def describe_share(net: float, best: float) -> str:
         f"that is {share(net / best, 0)} of what can be made there: the best policy, which is known "
         f"exactly, makes {money(best)}"
     )
+
+
+def describe_habit(sides: np.ndarray, exposure: float | None) -> str:
+    """Say that an agent knew one side only, as a policy does that has learnt nothing else.
+
+    Args:
+        sides: int64[K] of its round turns, 1 long and -1 short.
+        exposure: share of the time in the market.
+    """
+    if len(sides) < FEWEST_TRADES or len(set(sides.tolist())) > 1:
+        return ""
+    side = "long" if sides[0] > 0 else "short"
+    always = " and in the market all the time" if exposure == 1 else ""
+    return f"It was always {side} ({len(sides)} of {len(sides)} trades){always}."
 
 
 def compare_agents(

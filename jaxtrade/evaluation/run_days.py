@@ -8,6 +8,7 @@ policies (seeds), their differences are paired by policy too. Loads no JAX.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -32,11 +33,10 @@ from jaxtrade.evaluation.statistics import (
     psr,
     spa,
 )
-from jaxtrade.evaluation.test_set_history import NO_BARS, DayBars, HeldOutDays, format_probability
-from jaxtrade.formatting import NOT_AVAILABLE
+from jaxtrade.evaluation.test_set_history import NO_BARS, DayBars, HeldOutDays
 from jaxtrade.storage import digests
 from jaxtrade.storage.archives import FAULTS, read_arrays
-from jaxtrade.text import align, several, state_shortfall
+from jaxtrade.text import several, state_shortfall
 
 WALK, DAILY = "walkforward.json", "daily.npz"
 WALK_SPLIT = "walk-forward"
@@ -55,6 +55,7 @@ class RunDays:
     dates: datetime64[D][D], ascending.
     net: float64[S, D] dollars of each policy and day, account rules off.
     policies: S names ("seed 3"; "" for the only one).
+    trades: sha256 of the files of their trades; "" where it is not known, or some days are left out.
     """
 
     name: str
@@ -64,6 +65,7 @@ class RunDays:
     net: np.ndarray
     policies: tuple[str, ...]
     bars: DayBars = field(default_factory=dict)
+    trades: str = ""
 
     @property
     def days(self) -> HeldOutDays:
@@ -77,7 +79,10 @@ class RunDays:
             symbol: tuple(each for each, kept in zip(own, keep, strict=True) if kept)
             for symbol, own in self.bars.items()
         }
-        return replace(self, dates=self.dates[keep], net=self.net[:, keep], bars=bars)
+        trades = self.trades if keep.all() else ""
+        return replace(
+            self, dates=self.dates[keep], net=self.net[:, keep], bars=bars, trades=trades
+        )
 
 
 def read_run_days(path: Path, split: str = "test") -> RunDays:
@@ -95,7 +100,23 @@ def read_run_days(path: Path, split: str = "test") -> RunDays:
     records = evaluated_records(path, split)
     first = next(iter(records.values()))
     net = np.stack([each.daily_net[each.agents.index(each.shown)] for each in records.values()])
-    return RunDays(str(path), _data(first), split, first.dates, net, tuple(records), bars_of(first))
+    return RunDays(
+        str(path),
+        _data(first),
+        split,
+        first.dates,
+        net,
+        tuple(records),
+        bars_of(first),
+        _hash_trades(path / "evaluation" / split),
+    )
+
+
+def _hash_trades(folder: Path) -> str:
+    """Hash all files of trades in a folder with their places; "" where there is none."""
+    files = sorted(folder.rglob("trades.csv"))
+    each = [(str(file.relative_to(folder)), digests.read_checked(file).hex()) for file in files]
+    return hashlib.sha256(repr(each).encode()).hexdigest() if each else ""
 
 
 def evaluated_records(
@@ -280,6 +301,12 @@ class RunComparison:
     best: int
     spa: SuperiorAbility
 
+    @property
+    def leaders(self) -> list[str]:
+        """The names of the runs with the largest mean; several where it is the same."""
+        most = self.mean[self.best]
+        return [run.name for run, mean in zip(self.runs, self.mean, strict=True) if mean == most]
+
 
 def compare_runs(runs: Sequence[RunDays]) -> RunComparison:
     """Compare runs on the same days (`run_days.on_shared_days`), two or more."""
@@ -340,7 +367,7 @@ def to_json(found: RunComparison) -> dict[str, Any]:
         "first_day": str(first.dates[0]),
         "last_day": str(first.dates[-1]),
         "unit": "dollars per day, account rules off",
-        "best": found.runs[found.best].name,
+        "best": None if len(found.leaders) > 1 else found.leaders[0],
         "spa": found.spa._asdict(),
         "runs": [
             {
@@ -366,70 +393,6 @@ def _row(each: RunDifference) -> dict[str, Any]:
         "days": each.paired.days,
         "improvement": each.improvement._asdict(),
     }
-
-
-def table(found: RunComparison) -> list[str]:
-    """Format the comparison as lines of text."""
-    first, days = found.runs[0], len(found.runs[0].dates)
-    head = [
-        "run",
-        "policies",
-        "net/day ($)",
-        "difference ($)",
-        "95 % interval",
-        "days above",
-        "P(better)",
-    ]
-    rows = [
-        head,
-        [first.name, str(len(first.policies)), f"{found.mean[0]:,.2f}", *["" for _ in head[3:]]],
-    ]
-    for run, mean, each in zip(found.runs[1:], found.mean[1:], found.against, strict=True):
-        held = (
-            f"{each.interval.low:,.2f} .. {each.interval.high:,.2f}"
-            if each.interval
-            else NOT_AVAILABLE
-        )
-        rows.append(
-            [
-                run.name,
-                str(len(run.policies)),
-                f"{mean:,.2f}",
-                f"{each.paired.mean:+,.2f}",
-                held,
-                f"{each.paired.days_above} of {each.paired.days}",
-                # Without an interval n/a, because one policy against one gives 0 or 1.
-                NOT_AVAILABLE
-                if None in each.improvement[:3]
-                else format_probability(*each.improvement),
-            ]
-        )
-    splits = " and ".join(dict.fromkeys(each.split for each in found.runs))
-    best, p = found.runs[found.best].name, found.spa.consistent
-    return [
-        f"{several(days, 'day')} ({splits}, {first.dates[0]} .. {first.dates[-1]}) on the same bars; dollars per "
-        "day, account rules off",
-        "",
-        *align(rows),
-        "",
-        f"differences are from {first.name}, paired by day",
-        *dict.fromkeys(_notes(found)),
-        f"best: {best}; against the rest n/a (SPA): {found.spa.why}"
-        if p is None
-        else f"best: {best}; p = {p:.3f} of looking so much better if another run were at least as good (SPA)",
-    ]
-
-
-def _notes(found: RunComparison) -> Iterator[str]:
-    """Say what was resampled, and why a metric has no interval."""
-    for each in found.against:
-        yield (
-            f"interval n/a: {each.why}"
-            if each.why
-            else f"intervals: {each.resampled} resampled, days in blocks of neighbours"
-        )
-        if each.improvement.why:
-            yield f"P(better) n/a: {each.improvement.why}"
 
 
 # The daily profit of a walk-forward, in memory and as `daily.npz`, and what it proves: whether

@@ -38,10 +38,44 @@ def test_differences_by_hand(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 days (test, 2024-01-01 .. 2024-01-04) ")
     assert lines[4].split() == [str(other), "1", "3.50", "+1.50", "n/a", "2", "of", "4", "n/a"]
-    assert str(base) in lines[6]
-    assert lines[7].endswith(why)
-    assert lines[9].startswith(f"best: {other}; ")
-    assert lines[9].endswith(why)
+    assert lines[6].split() == ["net", "($)", str(base), str(other)]
+    assert [line.split() for line in lines[7:11]] == [
+        ["2024-01-01", "10.00", "12.00"],
+        ["2024-01-02", "0.00", "-1.00"],
+        ["2024-01-03", "-5.00", "-5.00"],
+        ["2024-01-04", "3.00", "8.00"],
+    ]
+    assert str(base) in lines[12]
+    assert lines[13].endswith(why)
+    assert lines[15].startswith(f"best: {other}; ")
+    assert lines[15].endswith(why)
+
+
+def test_what_was_changed_and_whether_it_changed_a_trade(tmp_path, capsys):
+    """Of many days none is printed; of two equal runs none is the best."""
+    weights = ("{a: -0.1, b: 1}", "{b: 1}", "{b: 1}")
+    trades = ("one", "two", "one")
+    nets = ([1.0] * 40, [0.5] * 40, [1.0] * 40)
+    made = []
+    for name, weight, text, net in zip("xyz", weights, trades, nets, strict=True):
+        made.append(run(tmp_path / name, {"": net}, FORTY))
+        (made[-1] / "config.yaml").write_text(f"seed: 0\nreward: {{weights: {weight}}}\n")
+        (made[-1] / "evaluation" / "test" / "trades.csv").write_text(text)
+    x, y, z = map(str, made)
+    found = compared(capsys, x, y, z)
+    assert found["changed"] == {"reward.weights.a": [-0.1, "-", "-"]}
+    assert (found["same_trades"], found["best"]) == ([[x, z]], None)
+    assert main(["compare", x, y]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "changed: reward.weights.a: -0.1 / -"
+    assert not any(line.startswith("2024-01-01") for line in lines)
+    assert lines[-1].startswith(f"best: {x}; ")
+    assert main(["compare", x, z]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert x in lines[-2]
+    assert z in lines[-2]
+    assert not any(line.startswith("best: ") for line in lines)
+    assert compared(capsys, y, z)["best"] == z
 
 
 def test_what_the_market_did_to_both_is_no_part_of_the_difference(tmp_path, capsys):

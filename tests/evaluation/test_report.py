@@ -170,6 +170,12 @@ def test_one_sentence_compares_with_the_baselines(hand_result):
     held = dataclasses.replace(hand_result, provenance={"split": "test"})
     assert not missing(seen.verdict(), "2 training sessions")
     assert not missing(held.verdict(), "2 held-out sessions")
+    one = dataclasses.replace(
+        hand_result,
+        labels=("in sample: the policy was trained on 1 of these 2 sessions",),
+        provenance={"split": "all"},
+    )
+    assert not missing(one.verdict(), "On all 2 sessions, 1 of them trained on, ")
 
 
 def test_agent_names_must_differ():

@@ -6,6 +6,7 @@ import pytest
 from jaxtrade.evaluation.results_table import (
     AgentStanding,
     compare_agents,
+    describe_habit,
     join_names,
     mean_interval,
     split_size_key,
@@ -93,3 +94,15 @@ def test_lists():
         "a and b",
         "a, b and c",
     ]
+
+
+def test_a_policy_that_knows_one_side_is_named():
+    for sides, exposure, expected in (
+        ([-1] * 4, 1.0, ("short", "4 of 4", "all the time")),
+        ([1] * 3, 0.5, ("long", "3 of 3")),
+    ):
+        text = describe_habit(np.array(sides), exposure)
+        assert not missing(text, *expected)
+        assert ("all the time" in text) == (exposure == 1)
+    for sides in ([1, 1], [1, 1, -1], []):
+        assert describe_habit(np.array(sides), 1.0) == ""
