@@ -80,7 +80,7 @@ def _cells(entry: RunEntry) -> list[str]:
     )
     return [
         entry.name,
-        entry.status,
+        entry.status + (", early" if entry.early else ""),
         entry.market or "-",
         entry.learner or "-",
         entry.task or "-",
@@ -156,12 +156,19 @@ def report(args: Namespace) -> int:
         made = make.make(collect.collect(choice), args.max_mb)
     paths = make.write(made, args.out or run / "report")
     for path in paths.values():
-        show(f"{path}  {path.stat().st_size / make.MB:.2f} MB")
+        show(f"{path}  {_format_size(path.stat().st_size)}")
     if args.open:
         import webbrowser
 
-        webbrowser.open(paths["report.html"].resolve().as_uri())
+        page = paths["report.html"].resolve()
+        opened = webbrowser.open(page.as_uri())
+        show("opened in the browser" if opened else f"no browser here; open {page}")
     return 0
+
+
+def _format_size(size: int) -> str:
+    """Format the size of a file: kB below a tenth of a megabyte."""
+    return f"{size / 1e6:.2f} MB" if size >= 100_000 else f"{size / 1000:.1f} kB"
 
 
 def find_newest(folder: Path) -> Path:

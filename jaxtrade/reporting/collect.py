@@ -16,6 +16,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.comparison_table import flatten
 from jaxtrade.evaluation.records import (
     ABSENT,
     BAR_COLUMNS,
@@ -26,7 +27,7 @@ from jaxtrade.evaluation.records import (
 )
 from jaxtrade.evaluation.results_table import rules_text
 from jaxtrade.formatting import name_agent
-from jaxtrade.reporting import schema, studies, svg
+from jaxtrade.reporting import schema, studies, svg, words
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, place_trades
 from jaxtrade.reporting.studies import ReportChoice, chosen_on, read_json, trained_on
 from jaxtrade.reporting.svg import MarkedEquity
@@ -44,6 +45,8 @@ CURVES = {
     "learning_rate": "Learning rate",
 }
 CURVE_POINTS = 160
+MOST_KEYS, LONGEST_VALUE = 6, 40  # of the configuration, in the line that says how it was trained
+SAID = ("seed", "algorithm", "train.total_timesteps")  # keys that the line has anyway
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,7 @@ def _collect(choice: ReportChoice) -> ReportData:
     judged, trials = _collect_statistics(choice, document, meta)
     title = _title(choice, settings, shown)
     sections, about = studies.optional_sections(choice, meta.get("policy_sha256"), shown, title)
+    trained = training(choice)
     data: schema.Figures = {
         "format": schema.FORMAT,
         "title": title,
@@ -185,12 +189,15 @@ def _collect(choice: ReportChoice) -> ReportData:
         "agents": document["agents"],
         # Earlier versions named the policy by its key.
         "verdict": document["verdict"].replace(f"'{shown}'", name_agent(shown)),
+        "trained": describe_training(
+            choice.config, choice.agent, None if trained is None else trained["steps"]
+        ),
         "in_sample": _in_sample(choice),
         "seeds": _seeds(choice),
         "sessions": svg.sessions(marked, records.dates[traded].astype(str).tolist()),
         "accounts": svg.accounts(marked),
         "floor": svg.floor(marked, _rules(settings)),
-        "training": training(choice),
+        "training": trained,
         "explorer": {
             "trades": len(trades),
             "bars": len(bars.row),
@@ -342,6 +349,33 @@ def _place_trades(
         )
     except ValueError as error:
         raise DataError(f"{path}: {error}; evaluate the run again: jaxtrade evaluate RUN") from None
+
+
+def describe_training(config: RunConfig, agent: str, steps: int | None) -> str:
+    """Say in one line how a policy was trained, and in which keys it differs from the defaults.
+
+    Args:
+        agent: its folder, as `seed_3`; "" for the only one.
+        steps: that were trained; None where the run does not say.
+    """
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in config.reward.weights.items())
+    said = [
+        config.algorithm.upper(),
+        f"reward preset {config.reward.preset}" + (f" (+ {weights})" if weights else ""),
+        *([] if steps is None else [f"{steps:,} steps"]),
+        words.format_key(agent) or f"seed {config.seed}",
+    ]
+    own, default = (
+        dict(flatten(each.model_dump(mode="json"))) for each in (config, type(config)())
+    )
+    keys = [
+        f"{key}={value}" if len(str(value)) <= LONGEST_VALUE else key
+        for key, value in own.items()
+        if value != default.get(key) and key not in SAID and not key.startswith("reward.")
+    ]
+    more = f" and {len(keys) - MOST_KEYS} more: config.yaml" if len(keys) > MOST_KEYS else ""
+    differs = f"; differs from the defaults in: {', '.join(keys[:MOST_KEYS])}{more}" if keys else ""
+    return f"Trained with: {', '.join(said)}{differs}"
 
 
 def training(choice: ReportChoice) -> schema.Figures | None:

@@ -15,6 +15,7 @@ The document (`collect`):
 title: market, split, agent, sessions, dates, the run, its folder as commands name it, its symbol,
     None for a run of one.
 settings, labels, agents, verdict: from `evaluation.json`.
+trained: one line: learner, reward, steps, seed, and the keys that differ from the defaults.
 in_sample: settings and agents of the training sessions.
 provenance: versions, commit, device, digests.
 

@@ -50,6 +50,7 @@ class RunEntry:
     split: which of `HELD_OUT`.
     agents: number of policies in that metric.
     age: seconds since the last sign of life.
+    early: whether it is done before all its steps, because its scores did not get better.
     """
 
     name: str
@@ -66,6 +67,7 @@ class RunEntry:
     split: str | None = None
     agents: int | None = None
     age: float | None = None
+    early: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Convert the entry to plain data for JSON."""
@@ -140,7 +142,8 @@ def _read(path: Path, name: str) -> RunEntry:
     read_json(path / MANIFEST)
     summary = read_json(path / SUMMARY) if (path / SUMMARY).is_file() else None
     state, fault = _state(status, summary)
-    found: dict[str, Any] = {"age": _age(path, status)}
+    early = state == "done" and bool((summary or {}).get("stop_reason"))
+    found: dict[str, Any] = {"age": _age(path, status), "early": early}
     found |= _metrics(path) | _progress(status, summary, state)
     if status is None:  # of an earlier version; slower than all of the above
         values = read_values(path / CONFIG, exact=True)

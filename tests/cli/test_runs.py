@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.cli.runs import ORDERS, find_newest
+from jaxtrade.cli.runs import ORDERS, find_newest, lines
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.inventory import entries_in, sort_entries
 from tests.structure import ROOT
@@ -94,6 +94,8 @@ def test_each_state_is_recognised(name, tmp_path):
         "ES",
     )
     assert (entry.fault is None) == (entry.status in ("running", "stalled", "done"))
+    assert entry.early == (name == "done early")
+    assert ("done, early" in "".join(lines([entry], "", None))) == entry.early
 
 
 def test_steps_and_figures(tmp_path):

@@ -441,6 +441,31 @@ def test_the_command_writes_three_files(run, tmp_path, capsys):
     ).read_bytes()
 
 
+def test_it_says_whether_a_browser_opened(run, tmp_path, capsys, monkeypatch):
+    for works, fact in ((True, "opened in the browser"), (False, "report.html")):
+        monkeypatch.setattr("webbrowser.open", lambda url, works=works: works)
+        assert main(["report", str(run), "--open", "--out", str(tmp_path / "page")]) == 0
+        *files, last = capsys.readouterr().out.splitlines()
+        assert fact in last
+        assert files[-1].endswith(" kB")
+
+
+def test_it_says_how_the_policy_was_trained(full):
+    data = json.loads(full.json)
+    config = load_config(
+        "quickstart",
+        ["reward.weights={entered: -0.1}", "ppo.gamma=0.5", "env.window=5", "rollout.num_envs=8"],
+    )
+    text = collect.describe_training(config, "", 1_024)
+    assert not missing(
+        text, "PPO", config.reward.preset, "entered -0.1", "1,024 steps", "seed 0", "and ", "more"
+    )
+    assert text.count("=") == 6
+    assert not missing(collect.describe_training(load_config(), "seed_3", None), "seed 3")
+    assert "differs" not in collect.describe_training(load_config(), "", 1)
+    assert data["trained"].split(";")[0] in full.html
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "facts"),
