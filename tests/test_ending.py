@@ -38,10 +38,10 @@ def commands(
     seeds=(0,),
     split="test",
     advisor=(),
+    **settings,
 ):
-    result = SimpleNamespace(
-        provenance={"split": split}, settings={"last_session": "2013-10-11"}, tables={}
-    )
+    settings = {"last_session": "2013-10-11", **settings}
+    result = SimpleNamespace(provenance={"split": split}, settings=settings, tables={})
     results = dict.fromkeys(seeds, result)
     lines = list(evaluation_footer(path, path / "evaluation", results, config, advisor))
     assert lines[0] == f"run       {path}"
@@ -65,6 +65,17 @@ def test_a_plain_run_needs_no_flags(tmp_path):
     assert words(page) == ["report", str(path), "--open"]
     assert words(grid) == ["evaluate", str(path), "--cost-grid"]
     assert words(replay) == ["replay", str(path), "--session", "2013-10-11"]
+
+
+@pytest.mark.parametrize(
+    ("days", "target", "flag"),
+    [(5, 3000, "--pass-probability"), (4, 3000, "--cost-grid"), (5, None, "--cost-grid")],
+)
+def test_an_account_that_can_pass_is_asked_about(tmp_path, days, target, flag):
+    path = tmp_path / "run"
+    rules = {"profit_target": target, "drawdown": 2500}
+    _, _, last = commands(path, run_of(path), sessions=days, rules=rules)
+    assert words(last) == ["evaluate", str(path), flag]
 
 
 def test_paths_with_spaces_are_quoted(tmp_path):

@@ -149,6 +149,15 @@ def _changes(config: AccountConfig) -> dict[str, Any]:
     return {key: None if value == "off" else value for key, value in given.items()}
 
 
+def name_account(config: AccountConfig) -> str:
+    """Name the preset and the user's changes: `rules_off_50k with drawdown 2,000, freeze never`."""
+    changes = [
+        f"{key.replace('_', ' ')} {f'{value:,.10g}' if isinstance(value, (int, float)) else value}"
+        for key, value in config.model_dump(exclude={"preset"}, exclude_none=True).items()
+    ]
+    return config.preset + (f" with {', '.join(changes)}" if changes else "")
+
+
 def check_account(config: AccountConfig) -> AccountPreset:
     """Resolve the account of a new run, and refuse rules that contradict each other.
 

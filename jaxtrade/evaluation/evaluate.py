@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.accounts import resolve_account
+from jaxtrade.config.accounts import AccountPreset, name_account, resolve_account
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
 from jaxtrade.data.market import Market
 from jaxtrade.data.markets import MarketSet
@@ -57,6 +57,11 @@ RULES = (
     "on_daily_loss",
     "min_days",
 )
+
+
+def rules_of(account: AccountPreset) -> dict[str, Any]:
+    """Return the account's rules, as the settings of an evaluation hold them."""
+    return {name: getattr(account, name) for name in RULES}
 
 
 def standard_agents(
@@ -274,8 +279,8 @@ def _settings(
         "tick_value": dollars_per_tick(market.contract, params.market.tick_value, decisions.rows),
         "currency": market.contract.currency,
         "start_balance": preset.start_balance,
-        "account": config.account.preset,
-        "rules": {name: getattr(preset, name) for name in RULES},
+        "account": name_account(config.account),
+        "rules": rules_of(preset),
         "seed": config.seed,
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,

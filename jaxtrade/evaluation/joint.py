@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.accounts import resolve_account
+from jaxtrade.config.accounts import name_account, resolve_account
 from jaxtrade.data.markets import Portfolio
 from jaxtrade.env import rules
 from jaxtrade.env.episode import end_reason
@@ -32,7 +32,7 @@ from jaxtrade.env.state import EndReason, ObservationRef
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.baselines import forget_episode, keep_carry, random_legal, sma_signs
-from jaxtrade.evaluation.evaluate import agent_key, data_labels
+from jaxtrade.evaluation.evaluate import agent_key, data_labels, rules_of
 from jaxtrade.evaluation.frames import fills_frame, joint_frame
 from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps, decision_bars, without_rules
 from jaxtrade.evaluation.records import NOT_KEPT, OF_ONE_SYMBOL, PassRecords
@@ -521,6 +521,7 @@ def _settings(
         f"{c.symbol} ${c.commission_mills / 1000:g} and {c.slippage_ticks} ticks a side"
         for c in each
     ]
+    preset = resolve_account(config.account)
     return {
         "market": "-".join(market.symbols),
         "symbols": list(market.symbols),
@@ -529,8 +530,9 @@ def _settings(
         "task": env.config.task,
         "allocate": chosen.model_dump(mode="json"),
         "costs": "costs: " + ", ".join(costs),
-        "start_balance": resolve_account(config.account).start_balance,
-        "account": config.account.preset,
+        "start_balance": preset.start_balance,
+        "account": name_account(config.account),
+        "rules": rules_of(preset),
         "seed": config.seed,
         "config_sha256": config.digest(),
         "data_sha256": market.fingerprint,

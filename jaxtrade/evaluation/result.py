@@ -231,7 +231,7 @@ class Result(ResultViews):
     def table(self, brief: bool = False) -> str:
         """Format the console table.
 
-        It has a verdict of one line, the header, both passes with agents as columns (of a set after
+        It has the verdict in one line, the header, both passes with agents as columns (of a set after
         a block for each symbol), then the registered sections. brief: as `results_table.table`.
         """
         lines = results_table.table(self.to_json(), self.history, brief)
@@ -241,9 +241,9 @@ class Result(ResultViews):
         return []
 
     def verdict(self) -> str:
-        """Say in one sentence how the first agent compares with the baselines.
+        """Say how the first agent compares with the baselines, and how its accounts ended.
 
-        The sentence also says on which sessions, and whether it can be luck.
+        The first sentence also says on which sessions, and whether it can be luck.
         """
         raise NotImplementedError
 
@@ -281,10 +281,12 @@ class Result(ResultViews):
         if isinstance(first.trades, Trades):
             exposure = first.strategy_figures["exposure"]
             habit = results_table.describe_habit(first.trades.side, exposure)
-        text = results_table.compare_agents(
-            standings, f"{span}{of}", unit, key if hint else "", best
+        ended = results_table.describe_accounts(self.settings, [first.account_figures])
+        off = " with account rules off" if ended else ""
+        compared = results_table.compare_agents(
+            standings, f"{span}{of}{off}", unit, key if hint else "", best, bool(seen)
         )
-        return f"{text} {habit}".strip()
+        return " ".join(filter(None, (compared, habit, ended)))
 
 
 @dataclass(frozen=True, repr=False)

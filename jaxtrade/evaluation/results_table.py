@@ -59,12 +59,14 @@ def split_size_key(split: str | None) -> str:
     return f"split.{split}_sessions" if split in ("test", "validation") else ""
 
 
-def describe_significance(agent: AgentStanding, unit: str = "session", key: str = "") -> str:
+def describe_significance(
+    agent: AgentStanding, unit: str = "session", key: str = "", trained: bool = False
+) -> str:
     """Say whether the distance from staying flat can be luck.
 
     Args:
         unit: noun for one entry of the P&L.
-        key: as in `compare_agents`.
+        key, trained: as in `compare_agents`.
     """
     count = len(agent.pnl)
     if not agent.trades:
@@ -74,6 +76,8 @@ def describe_significance(agent: AgentStanding, unit: str = "session", key: str 
             f"{f'one {unit}' if count == 1 else f'{count} {unit}s'} cannot tell skill from luck"
             + (f" (train with a larger {key})" if key else "")
         )
+    if trained:
+        return "these days were trained on: this shows only what was memorised"
     mean, half = mean_interval(agent.pnl / 1000)
     within = (
         "within noise"
@@ -83,6 +87,51 @@ def describe_significance(agent: AgentStanding, unit: str = "session", key: str 
     return (
         f"per {unit} {money(mean)} +- {money(half)} ({100 * CONFIDENCE:.0f} % interval): the "
         f"distance from flat is {within}"
+    )
+
+
+def has_limits(settings: Mapping[str, Any]) -> bool:
+    """Return whether the account can pass or fail. settings: of an evaluation."""
+    rules = settings.get("rules")
+    return bool(rules) and rules_text(rules) != NO_LIMITS
+
+
+def may_pass(settings: Mapping[str, Any]) -> bool:
+    """Return whether there are rules and days enough to ask with which probability it passes.
+
+    settings: of an evaluation of one symbol or a set.
+    """
+    rules = settings.get("rules", {})
+    return (
+        bool(rules.get("profit_target") and rules["drawdown"])
+        and settings["sessions"] >= LEAST
+        and not is_joint(settings)
+    )
+
+
+def describe_accounts(
+    settings: Mapping[str, Any], figures: Sequence[Mapping[str, Any]], who: str = "it"
+) -> str:
+    """Say in a sentence how the accounts ended; "" where they have no limits.
+
+    settings: of an evaluation.
+    figures: of the account pass, of each policy.
+    """
+    if not has_limits(settings):
+        return ""
+
+    def total(key: str) -> Any:
+        return sum(each[key] for each in figures)
+
+    ends = [f"{total(key) or 'none'} {key}" for key in ("passed", "bust")]
+    ends += [
+        f"{total(key)} {word}"
+        for key, word in (("failed_daily_loss", "failed by daily loss"), ("open_at_end", "open"))
+        if total(key)
+    ]
+    return (
+        f"Under {settings['account']} {who} opened {several(total('accounts'), 'account')}: "
+        f"{', '.join(ends)} ({money(total('net_profit'))})."
     )
 
 
@@ -114,6 +163,7 @@ def compare_agents(
     unit: str = "session",
     key: str = "",
     best: float | None = None,
+    trained: bool = False,
 ) -> str:
     """Compare the first agent with the baselines, by their net profit in the strategy pass.
 
@@ -124,6 +174,7 @@ def compare_agents(
         unit: as in `describe_significance`.
         key: the key to raise where they are too few (`split_size_key`).
         best: what the best policy makes, where it is known.
+        trained: whether the first agent was trained on these days.
     """
     first, *others = agents
     net = first.net
@@ -137,7 +188,9 @@ def compare_agents(
     ranks = ", ".join(f"{word} {join_names(names)}" for word, names in groups.items() if names)
     parts = [
         ranks,
-        describe_significance(first, unit, key) if best is None else describe_share(net, best),
+        describe_significance(first, unit, key, trained)
+        if best is None
+        else describe_share(net, best),
         "staying flat can be the right answer" if net <= 0 else "",
     ]
     name = name_agent(first.name)
@@ -257,8 +310,10 @@ def metric_row(row: FigureRow, figures: Sequence[Mapping[str, Any]]) -> list[str
 
 
 def cell(value: Any, form: str) -> str:
-    """Format a metric of a table. The mean of some counts has all its decimals."""
-    return f"{value:,}" if form == "count" and value is not None else format_number(value, form)
+    """Format a metric of a table. The mean of some counts has one decimal, if any."""
+    if form == "count" and value is not None:
+        return f"{value:,.1f}".removesuffix(".0")
+    return format_number(value, form)
 
 
 def block(
@@ -304,10 +359,10 @@ def one_pass(document: Mapping[str, Any]) -> bool:
 
     Both passes are then the same, and a table shows one of them.
     """
-    rules, agents = document["settings"].get("rules"), document["agents"].values()
+    settings, agents = document["settings"], document["agents"].values()
     return (
-        bool(rules)
-        and rules_text(rules) == NO_LIMITS
+        "rules" in settings
+        and not has_limits(settings)
         and all(each["strategy"]["net_profit"] == each["account"]["net_profit"] for each in agents)
     )
 
@@ -479,7 +534,11 @@ def joint_cells(document: Mapping[str, Any], brief: bool = False) -> list[list[s
             (NET, *profits, *shorten(JOINT_STRATEGY, brief)),
             "strategy",
         ),
-        ("Account (rules on)", shorten(JOINT_ACCOUNT, brief), "account"),
+        (
+            f"Account (rules on: {document['settings']['account']})",
+            shorten(JOINT_ACCOUNT, brief),
+            "account",
+        ),
     ):
         cells.append([title, *blank])
         cells += [metric_row(row, [each[which] for each in agents]) for row in rows]

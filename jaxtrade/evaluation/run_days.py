@@ -572,8 +572,9 @@ def evidence_lines(pooled: dict[str, Any]) -> Iterator[str]:
     """Yield the lines below the printed table. pooled: as in `walkforward.json`."""
     tested, days = pooled["spa"], pooled["independent_days"]
     yield (
-        "p-value of the hypothesis that some baseline is beaten by no seed (SPA; small is good): "
-        + (f"n/a ({tested['why']})" if tested["p"] is None else f"{tested['p']:.3f}")
+        "is every baseline beaten by some seed? "
+        + (f"n/a ({tested['why']})" if tested["p"] is None else f"p = {tested['p']:.3f}")
+        + " (SPA; below 0.05 would say yes)"
     )
     yield f"probability that a seed earns more than {_improvements(pooled['improvement'])}"
     figures = (

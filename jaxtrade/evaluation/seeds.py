@@ -205,8 +205,9 @@ def table(results: Results, brief: bool = False) -> str:
     lines = [["", *COLUMNS]]
     alone = results_table.one_pass(first.to_json())
     for which, title, rows in BLOCKS[:1] if alone else BLOCKS:
+        named = title.replace("rules on", f"rules on: {first.settings['account']}")
         lines.append(
-            [f"Strategy ({results_table.ALONE})" if alone else title, *[""] * len(COLUMNS)]
+            [f"Strategy ({results_table.ALONE})" if alone else named, *[""] * len(COLUMNS)]
         )
         for label, key, form in results_table.shorten(rows, brief):
             if key == "sharpe_daily" and sessions < metrics.MIN_SESSIONS:
@@ -222,12 +223,14 @@ def table(results: Results, brief: bool = False) -> str:
     differ = "Seeds differ by luck"
     if first.provenance.get("evolved"):
         differ = "These agents differ by their settings too (evolve.keys), and copies of one agent are alike"
+    accounts = [result.agent(POLICY).account_figures for result in results.values()]
+    ended = results_table.describe_accounts(first.settings, accounts, "they")
     return "\n".join(
         [
-            f"{describe_beaten(results)}. {differ}: no interval is given here.",
+            f"{describe_beaten(results)}. {differ}: no interval is given here. {ended}".strip(),
             "",
             *results_table.header(first.to_json(), brief),
-            f"your policies of {len(results)} seeds ({min(results)} .. {max(results)})",
+            f"your policies of {len(results)} seeds ({min(results)} .. {max(results)}); IQM: interquartile mean",
             "",
             *align(lines),
             "",

@@ -25,7 +25,7 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, write
 from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.result import SetResult
-from jaxtrade.evaluation.results_table import BEST
+from jaxtrade.evaluation.results_table import BEST, may_pass
 from jaxtrade.evaluation.seeds import Results
 from jaxtrade.evaluation.test_set_history import day_bars
 from jaxtrade.progress.screen import Screen
@@ -467,10 +467,11 @@ def evaluation_footer(
     words = {} if advisor else {("report", *page): "the result as a page"}
     # A policy that has found what can be found goes on to a market where nobody knows what can be.
     words |= {("train", "quickstart"): "the same on a real week"} if BEST in one.settings else {}
-    words |= {
-        ("replay", *replay, *of_symbol): "one session, bar by bar",
-        ("evaluate", *grid): "with other costs",
-    }
+    words |= {("replay", *replay, *of_symbol): "one session, bar by bar"}
+    if split == "test" and config.env.task != "advised" and may_pass(first.settings):
+        words[("evaluate", *run, *advisor, "--pass-probability")] = "would it pass?"
+    else:
+        words[("evaluate", *grid)] = "with other costs"
     commands = {
         rundir.quote_command([*rundir.program(), *each]): why for each, why in words.items()
     }

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import name_account
 from jaxtrade.config.sweep import flat
 from jaxtrade.data.describe import warn_of_sizes
 from jaxtrade.data.market import Market
@@ -313,7 +314,7 @@ def intro_lines(job: Job) -> Iterator[str]:
     yield (
         f"{market.extent}; train {counts['train']}, validation {counts['validation']}, test "
         f"{counts['test']}; task {env.title}, {env.observation_size} observations, {env.num_actions} "
-        f"actions, account {job.config.account.preset}"
+        f"actions, account {name_account(job.config.account)}"
     )
     if len(market.parts) > 1:
         yield from split_lines(setup)

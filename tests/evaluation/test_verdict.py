@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
+from jaxtrade.config.accounts import name_account, resolve_account
+from jaxtrade.config.market import AccountConfig
+from jaxtrade.evaluation.evaluate import rules_of
 from jaxtrade.evaluation.results_table import (
     AgentStanding,
+    cell,
     compare_agents,
+    describe_accounts,
     describe_habit,
     join_names,
     mean_interval,
@@ -106,3 +111,44 @@ def test_a_policy_that_knows_one_side_is_named():
         assert ("all the time" in text) == (exposure == 1)
     for sides in ([1, 1], [1, 1, -1], []):
         assert describe_habit(np.array(sides), 1.0) == ""
+
+
+def settings_of(**account):
+    config = AccountConfig(**account)
+    return {"account": name_account(config), "rules": rules_of(resolve_account(config))}
+
+
+def ended(net, passed=0, bust=0, daily=0, still=0):
+    counts = {"passed": passed, "bust": bust, "failed_daily_loss": daily, "open_at_end": still}
+    return {"net_profit": net, "accounts": sum(counts.values()), **counts}
+
+
+def test_a_second_sentence_says_how_the_accounts_ended():
+    text = describe_accounts(settings_of(), [ended(-12503.4, passed=2, bust=10)])
+    assert text == (
+        "Under apex_like_50k_2025 it opened 12 accounts: 2 passed, 10 bust (-$12,503.40)."
+    )
+    one = describe_accounts(settings_of(drawdown=2000), [ended(-1004.14, still=1)])
+    assert not missing(
+        one,
+        "apex_like_50k_2025 with drawdown 2,000 it",
+        "1 account:",
+        "none passed, none bust, 1 open (-$1,004.14)",
+    )
+    two = [ended(1, bust=1, daily=1), ended(2, passed=1)]
+    assert not missing(
+        describe_accounts(settings_of(), two, "they"),
+        "they opened 3 accounts: 1 passed, 1 bust, 1 failed by daily loss ($3.00)",
+    )
+    assert describe_accounts(settings_of(preset="rules_off_50k"), two) == ""
+
+
+def test_days_that_were_trained_on_prove_nothing():
+    text = compare_agents([agent("greedy", 1, 2, 3, 4, 5)], "5 training sessions", trained=True)
+    assert "memorised" in text
+    assert "noise" not in text
+
+
+def test_counts_are_written_as_counts():
+    found = [cell(value, "count") for value in (674, 670.3333, 2.0, 12345.0, None)]
+    assert found == ["674", "670.3", "2", "12,345", "n/a"]

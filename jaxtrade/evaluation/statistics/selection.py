@@ -369,10 +369,13 @@ def _ratios(
 
 def _make_undefined(net: np.ndarray, splits: int) -> str | None:
     days, trials = net.shape
-    if trials < MIN_TRIALS:
-        return f"it {state_shortfall(MIN_TRIALS, 'trial', trials)}"
-    if days < 2 * splits:
-        return f"it {state_shortfall(2 * splits, 'day', days)} (blocks: {splits})"
+    lacks = [
+        f"it {state_shortfall(least, noun, found)}"
+        for least, noun, found in ((MIN_TRIALS, "trial", trials), (2 * splits, "day", days))
+        if found < least
+    ]
+    if lacks:
+        return " and ".join(lacks)
     return "no trial varies from day to day" if np.ptp(net, axis=0).max() == 0 else None
 
 
