@@ -42,7 +42,7 @@ from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
 from jaxtrade.evaluation.statistics.resampling import day_blocks
-from jaxtrade.formatting import NOT_AVAILABLE, format_number
+from jaxtrade.formatting import NOT_AVAILABLE, format_number, share
 from jaxtrade.text import align, several
 
 _AT_ONCE = 20_000  # accounts
@@ -312,7 +312,7 @@ HEAD = (
     "passed",
     "Monte Carlo",
     "days",
-    "95 % interval",
+    "95 % interval of passed",
     "bust",
     "daily loss",
     "out of time",
@@ -336,7 +336,7 @@ def table(found: PassProbability) -> str:
         *align([HEAD, *(_row(name, each) for name, each in found.agents.items())]),
     ]
     lost = [
-        f"{name}: {_format_odds(each.lost_after)} of its accounts passed and failed later"
+        f"{name}: {share(each.lost_after.value)} of its accounts passed and failed later"
         for name, each in found.agents.items()
         if each and each.lost_after
     ]
@@ -350,21 +350,18 @@ def table(found: PassProbability) -> str:
 
 def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
     passed = getattr(odds, "passed", None)
+    ends = passed and passed.interval
     return (
         name,
-        _format_odds(passed),
-        _format_odds(passed, "monte_carlo", "+-{:.3f}"),
-        _format_odds(passed, "days", "+-{:.3f}"),
-        _format_odds(passed, "interval", "{0.low:.2f} to {0.high:.2f}"),
-        *(_format_odds(getattr(odds, fate, None)) for fate in ("bust", "daily_loss", "time_out")),
-        _format_odds(odds, "days_to_pass", "{:g}"),
+        share(getattr(passed, "value", None)),
+        *(f"+-{share(getattr(passed, name, None))}" for name in ("monte_carlo", "days")),
+        f"{share(ends.low)} to {share(ends.high)}" if ends else NOT_AVAILABLE,
+        *(
+            share(getattr(getattr(odds, fate, None), "value", None))
+            for fate in ("bust", "daily_loss", "time_out")
+        ),
+        f"{odds.days_to_pass:g}" if odds and odds.days_to_pass is not None else NOT_AVAILABLE,
     )
-
-
-def _format_odds(odds: Odds | AccountOdds | None, name: str = "value", form: str = "{:.3f}") -> str:
-    """Format a field of some odds as text."""
-    value = getattr(odds, name, None)
-    return NOT_AVAILABLE if value is None else form.format(value)
 
 
 def to_json(found: PassProbability) -> dict[str, Any]:

@@ -202,6 +202,7 @@ def _collect(choice: ReportChoice) -> ReportData:
             "trades": len(trades),
             "bars": len(bars.row),
             "curve": svg.curve(marked),
+            "zone": clock.zone,
             "notes": [],
         },
         "statistics": judged,

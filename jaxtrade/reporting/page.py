@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from jaxtrade import formatting
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.statistics import LEVEL
+from jaxtrade.evaluation.statistics import LEAST_SEEDS, LEVEL
 from jaxtrade.reporting import schema, svg, words
 from jaxtrade.reporting.bars import PlacedTrade
 from jaxtrade.reporting.studies import chosen_on, trained_on
@@ -64,6 +64,7 @@ def environment() -> Environment:
         minus=formatting.MINUS,
         splits=schema.SPLITS,
         least_sessions=MIN_SESSIONS,
+        least_seeds=LEAST_SEEDS,
         level=f"{100 * LEVEL:.0f} %",
         version=__version__,
     )

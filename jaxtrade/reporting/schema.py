@@ -72,7 +72,8 @@ attribution: which parts of the observation the policy uses, as
 
 training: curves of at most some hundred points each (x: environment steps; y: None where an update
     has no value), and what the run said of its health.
-explorer: numbers of trades and bars, how many of them the page holds, and the curve of the equity.
+explorer: numbers of trades and bars, how many of them the page holds, the curve of the equity,
+    and the time zone.
 """
 
 from __future__ import annotations

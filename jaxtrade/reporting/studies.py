@@ -18,6 +18,7 @@ from jaxtrade.data.nulls.spec import NULL_KINDS
 from jaxtrade.evaluation.metrics import CHOSEN_HERE
 from jaxtrade.evaluation.run_days import bars_of, evaluated_records
 from jaxtrade.evaluation.statistics import (
+    LEAST_SEEDS,
     LEVEL,
     ONE_POLICY,
     IntervalEstimate,
@@ -365,11 +366,13 @@ def _spa(days: SeedDays) -> Figures:
 def _daily(days: SeedDays, agent: int) -> Figures:
     """Estimate what a day earns, by agent.
 
-    A rule that does the same for every policy is one row, and days alone are drawn.
+    A rule that does the same for every policy is one row. Of it, and of fewer policies than give an
+    interval of seeds, days alone are drawn: the interval says nothing of other seeds.
     """
     net = days.net[:, agent]
     rule = agent in days.rules and _same(net)
-    return iqm_estimate(net[:1] if rule else net, rule=rule)._asdict()
+    alone = rule or len(net) < LEAST_SEEDS
+    return iqm_estimate(net[:1] if rule else net, rule=alone)._asdict()
 
 
 def _improvement(days: SeedDays, agent: int) -> Figures:

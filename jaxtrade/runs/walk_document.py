@@ -11,16 +11,20 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxtrade.config.accounts import name_account, resolve_account
+from jaxtrade.config.market import AccountConfig
 from jaxtrade.data.splits import Fold, Reach, paths_of, reach_of, sessions_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.backtest import Lane, run_lanes, run_passes
 from jaxtrade.evaluation.baselines import Agent, greedy
-from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
+from jaxtrade.evaluation.evaluate import lanes_of, rules_of, standard_agents
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.record import Pass, Record
+from jaxtrade.evaluation.results_table import AgentStanding, compare_agents, has_limits
 from jaxtrade.evaluation.run_days import OutOfSampleDays, WalkDays, evidence_lines, evidence_of
 from jaxtrade.evaluation.statistics import LEVEL, iqm_estimate
 from jaxtrade.evaluation.test_set_history import day_bars
+from jaxtrade.formatting import POLICY, money
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs.setup import Setup
 from jaxtrade.storage.compiling import Programs
@@ -212,10 +216,30 @@ def walk_document(setup: Setup, days: WalkDays) -> dict[str, Any]:
         "in_sample_days": "the newest training sessions of each fold, as many as it tests",
         "folds": [_fold(number, fold, setup, days) for number, fold in enumerate(setup.folds)],
         "pooled": _pool(days),
+        "verdict": walk_verdict(days, config.account),
     }
     if walk.mode == "cpcv":
         document["paths"] = _paths(setup, days)
     return document
+
+
+def walk_verdict(days: WalkDays, account: AccountConfig) -> str:
+    """Compare the mean over the seeds with the baselines, in words, as the verdict of a run does.
+
+    account: of the run; where it has limits, a second sentence says what was made under them.
+    """
+    net, under = (days.by_date(each)[0].mean(axis=0) for each in (days.net, days.account_net))
+    rules = zip(days.baselines.tolist(), days.by_date(days.baseline_net)[0], strict=True)
+    standings = [
+        AgentStanding(name, float(own.sum()), 1, 1000 * own)
+        for name, own in ((POLICY, net), *rules)
+    ]
+    limits = has_limits({"rules": rules_of(resolve_account(account))})
+    seeds = f"mean over {several(len(days.seeds), 'seed')}"
+    span = f"{several(days.independent, 'day')} out of sample ({seeds}{', account rules off' if limits else ''})"
+    compared = compare_agents(standings, span, "day")
+    ended = f"Under {name_account(account)} it made {money(float(under.sum()))}."
+    return f"{compared} {ended}" if limits else compared
 
 
 def how_reach(reach: Reach) -> str:
@@ -374,6 +398,7 @@ def walk_table(document: dict[str, Any]) -> str:
     rule = "-" * max(map(len, lines))
     return "\n".join(
         [
+            *([said, ""] if (said := document.get("verdict")) else []),
             *_heading(document),
             "",
             lines[0],

@@ -335,12 +335,15 @@ def optional_sections():
         "challenge": {
             "rules": "drawdown $2,500",
             "days": 20,
+            "horizon": 60,
             "accounts": 400,
+            "point_accounts": 4_000,
             "resamples": 300,
             "agents": {
                 name: {
                     "passed": SHARE,
                     "bust": SHARE,
+                    "daily_loss": {"value": None, "why": "no daily loss ends the account"},
                     "time_out": {"value": None, "why": "no limit"},
                     "days_to_pass": 14.0,
                     "monte_carlo": 0.015,

@@ -13,7 +13,7 @@ from scipy import stats
 
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.evaluation.run_days import evaluated_records
-from jaxtrade.evaluation.statistics import selection
+from jaxtrade.evaluation.statistics import iqm_estimate, selection
 from jaxtrade.reporting import collect, make, studies
 from jaxtrade.reporting.schema import OPTIONAL, command, report_command
 from jaxtrade.storage.trials import HEAD, TRIALS, read_trials
@@ -89,11 +89,11 @@ def test_what_the_overfitting_and_the_baselines_say_is_that_of_the_trials_and_of
     assert first["psr"] != third["psr"]
 
 
-def test_one_policy_has_no_interval_over_seeds(alone):
+def test_the_interval_of_one_policy_is_of_the_days_alone(alone):
     found = data_of(logged(alone))["statistics"]
-    why = "an interval needs 5 seeds, there is 1"
-    assert found["daily"] == found["agents"]["sampled"] | {"value": found["daily"]["value"]}
-    assert (found["daily"]["low"], found["daily"]["why"]) == (None, why)
+    net = net_of(alone)[:, 0]
+    assert found["daily"] == found["agents"]["greedy"] == iqm_estimate(net, rule=True)._asdict()
+    assert found["daily"]["low"] < found["daily"]["value"] < found["daily"]["high"]
     assert found["daily"]["value"] == pytest.approx(net_of(alone)[0, 0].mean())
     assert found["agents"]["random"]["low"] < found["agents"]["random"]["value"], (
         "no training changes a rule"

@@ -11,12 +11,14 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.config import load_config
+from jaxtrade.config.market import AccountConfig
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.run_days import DAILY, WalkDays, evidence_of, write_walk_days
 from jaxtrade.evaluation.statistics import iqm_estimate
 from jaxtrade.formatting import MINUS
 from jaxtrade.reporting.walk import collect, page
 from jaxtrade.runs import rundir
+from jaxtrade.runs.walk_document import walk_verdict
 from jaxtrade.web.assets import source_hash
 from tests.messages import missing
 from tests.reporting.made import sessions_of
@@ -107,6 +109,16 @@ def made_document(days, mode="rolling"):
             },
         },
     }
+
+
+def test_a_walk_has_a_verdict_of_both_passes():
+    days = made_days()
+    said = walk_verdict(days, AccountConfig())
+    under = days.by_date(days.account_net)[0].mean(axis=0).sum()
+    assert not missing(said, "account rules off", "Under apex_like_50k_2025 it made")
+    assert f"{under:,.2f}".lstrip("-") in said
+    assert all(name in said for name in days.baselines)
+    assert "Under" not in walk_verdict(days, AccountConfig(preset="rules_off_50k"))
 
 
 def made_walk(path, days, document):
