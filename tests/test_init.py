@@ -9,7 +9,7 @@ from jaxtrade.cli import init_questions, main
 from jaxtrade.cli.init import hold_out
 from jaxtrade.config import load_config, make_config
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.examine import clear_winner, clocks, examine, price_step
+from jaxtrade.data.examine import Clock, clear_winner, clocks, examine, price_step
 from jaxtrade.data.formats.recognise import StatedKeys
 from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.data.sources import bars_of
@@ -19,6 +19,7 @@ from tests.messages import missing, refuses
 
 ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
 SERVER = "America/New_York+7h"
+CLOCK = ("time_zone", "stamp")
 NOTHING = StatedKeys({}, None, None, 1.0, None)
 
 
@@ -110,7 +111,7 @@ def test_flags_alone_write_a_configuration_that_reads_the_file(es, here, name, c
     assert not missing(said, "6826 bars", "60 s", "ES, no fault")
     config = load_config(str(out))
     assert config.split.test_sessions == 1
-    assert config.network.hidden == load_config("quickstart").network.hidden
+    assert config.train == load_config("quickstart").train
 
 
 def test_the_report_says_what_was_recognised(es, here, capsys):
@@ -157,6 +158,21 @@ def test_wrong_answers_are_asked_again_and_none_is_an_error(es, here, typed, cap
     typed += ["ES", "Mars", "Moon", "Venus"]
     refuses(capsys, ["init", "bars.txt", "--out", "other.yaml"], "'Time zone")
     assert not (here / "other.yaml").exists()
+
+
+def test_refused_bars_do_not_lose_the_answers(es, here, typed, capsys):
+    """Hours of UTC read as Chicago's: the clock is told first, and the answers are given back."""
+    (here / "bars.txt").write_bytes(vendors.ninjatrader(es))
+    typed += ["NQ", "America/Chicago", "close"]
+    assert main(["init", "bars.txt", "--set", "train.checkpoint_every=7"]) == 2
+    said = capsys.readouterr()
+    assert "--contract my_nq.yaml" in said.err
+    assert not missing(said.out, "data.time_zone=America/Chicago", "with UTC and close 0.00 %")
+    assert shlex.split(said.out.splitlines()[-1]) == [
+        *("jaxtrade", "init", "bars.txt", "--market", "NQ", "--set", "train.checkpoint_every=7"),
+        *("--set", "data.time_zone=America/Chicago", "--set", "data.stamp=close"),
+    ]
+    assert list(here.iterdir()) == [here / "bars.txt"]
 
 
 def test_a_new_market_gets_a_contract_file(es, here, typed):
@@ -294,13 +310,14 @@ def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
 @pytest.mark.parametrize(
     ("sessions", "given", "split", "control"),
     [
-        (63, {}, {"test_sessions": 6}, {}),
-        (5, {}, {"test_sessions": 1}, {}),
+        (63, {}, {"test_sessions": 12}, {}),
+        (25, {}, {"test_sessions": 5}, {}),  # as many as the pass probability needs
+        (4, {}, {"test_sessions": 1}, {}),
         (63, {"test_sessions": 3}, {"test_sessions": 3}, {}),
         (
             63,
             {"validation_sessions": 6},
-            {"test_sessions": 6, "validation_sessions": 6},
+            {"test_sessions": 12, "validation_sessions": 6},
             {"evaluate_every": 5, "keep": "best"},
         ),
         (100, {}, None, {}),  # the default protocol chooses, and uses what it holds out
@@ -354,6 +371,10 @@ def test_choices_that_fit_equally_well_are_all_marked_and_none_is_offered(es, he
     marked = [line.split()[1] for line in tied.list_choices() if line.endswith("(best fit)")]
     assert marked == ["UTC", "Europe/London"]
     assert tied.read("2") == tied.choices[1][0]
+    # A zone that is clear is offered, although the two sides are close to each other.
+    found = [Clock("UTC", "close", 0.0), Clock("UTC", "open", 0.0008), Clock("Mars", "open", 0.1)]
+    offered = [init_questions._clock_question(key, seen, ES, found, None) for key in CLOCK]
+    assert [each.usual for each in offered] == ["UTC", None]
     with pytest.raises(ConfigError, match="unknown time zone"):
         tied.read("")
 

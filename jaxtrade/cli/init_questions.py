@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from jaxtrade.data.contracts import (
     load_contract,
 )
 from jaxtrade.data.examine import (
+    CLEAR,
+    MOST_CLOSED,
     Clock,
     FileFacts,
     candidates,
@@ -34,7 +37,7 @@ from jaxtrade.data.examine import (
     price_unit,
     require_known,
 )
-from jaxtrade.data.formats.recognise import UsualMeaning
+from jaxtrade.data.formats.recognise import StatedKeys, UsualMeaning
 from jaxtrade.data.read.stamps import known_zone
 from jaxtrade.data.sources import needs_rates, rate_contract
 from jaxtrade.errors import ConfigError
@@ -352,6 +355,24 @@ def _clock_questions(seen: FileFacts, contract: Contract | None) -> list[InitQue
     return [_clock_question(key, seen, contract, found, best) for key in missing]
 
 
+def clock_warning(seen: FileFacts, contract: Contract, data: dict[str, Any]) -> str | None:
+    """Return a warning if the keys of `data` put many bars into closed hours, and another clock few."""
+    keys = {key: data[key] for key in ("time_zone", "stamp") if key in data}
+
+    def best(stated: StatedKeys) -> list[Clock]:
+        return clocks(replace(seen, keys=stated), contract)[:1]
+
+    for own in best(seen.keys._replace(**keys)):
+        for other in best(seen.keys._replace(time_zone=None, stamp=None)):
+            if own.closed > MOST_CLOSED and CLEAR * other.closed < own.closed:
+                return (
+                    f"WARNING: with data.time_zone={own.time_zone} and data.stamp={own.stamp} "
+                    f"{100 * own.closed:.2f} % of the bars lie in closed hours of {contract.symbol}; "
+                    f"with {other.time_zone} and {other.stamp} {100 * other.closed:.2f} %"
+                )
+    return None
+
+
 def _clock_question(
     key: str, seen: FileFacts, contract: Contract | None, found: list[Clock], best: Clock | None
 ) -> InitQuestion:
@@ -366,6 +387,14 @@ def _clock_question(
         if value := getattr(item, key):
             whys.setdefault(value, []).append(f"usual for {item.whose}")
     choices = tuple((value, "; ".join(why)) for value, why in whys.items())
+    if best is None:  # a key may be clear where the other is not: sides are close to each other
+        best = clear_winner(
+            [
+                each
+                for i, each in enumerate(found)
+                if not i or getattr(each, key) != getattr(found[0], key)
+            ]
+        )
     usual = None if best is None else str(getattr(best, key))
     tied = tuple(getattr(clock, key) for clock in found if clock.closed == found[0].closed)
     text, other, check = (

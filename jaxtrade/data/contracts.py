@@ -48,6 +48,10 @@ BUNDLED = {
 # 20 and 21 April 2020 (May 2020 expiry). The reader refuses prices below zero, so the ranges leave
 # them out.
 RANGE_MARGIN = 0.10
+# Prices beyond a range by less than this share are a warning. The ranges come from one feed and one
+# contract of each year, and another's bars may pass its lowest or highest price by a little. A
+# wrong market or unit is off by far more.
+RANGE_SLACK = 0.05
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Contract:
     turn_hour: exchange hour at which the next trade date begins (0 for shares: the trade date is
         the New York date).
     calendar: the product group whose hours and holidays apply.
-    price_ranges: (year, low, high) in points; bars of that year must lie inside.
+    price_ranges: (year, low, high) in points; bars of that year must lie inside, or close to it
+        (`RANGE_SLACK`).
     """
 
     symbol: str
@@ -93,6 +98,29 @@ class Contract:
         """
         ranges = ((low, high) for known, low, high in self.price_ranges if known == year)
         return next(ranges, None)
+
+    def price_limits(self, year: int) -> tuple[float, float] | None:
+        """Return the (low, high) in points beyond which bars of a year are refused.
+
+        None if no range is known.
+        """
+        found = self.price_range(year)
+        return found and (found[0] * (1 - RANGE_SLACK), found[1] * (1 + RANGE_SLACK))
+
+    def file_text(self) -> str:
+        """Return the contract as one line of a contract file, without price ranges."""
+        values = {
+            "symbol": self.symbol,
+            "kind": self.kind,
+            "currency": self.currency,
+            "tick_size": self.tick_size,
+            "tick_value": f"{self.tick_mills / 1000:g}",
+            "commission": f"{self.commission_mills / 1000:g}",
+            "slippage": self.slippage_ticks,
+            "min_stop_ticks": self.min_stop_ticks,
+            "calendar": self.calendar,
+        } | ({"micro": "true"} if self.micro else {})
+        return "{" + ", ".join(f"{key}: {value}" for key, value in values.items()) + "}"
 
     def under(self, config: RunConfig) -> Contract:
         """Return the contract with a configuration's costs and minimum stop in place of its own.
@@ -253,7 +281,7 @@ class ContractFile(BaseModel, frozen=True):
     price_ranges: dict[Year, Annotated[tuple[Price, Price], Field(strict=False)]] = Field(
         default_factory=dict
     )
-    """year -> [low, high] in points; bars outside are refused"""
+    """year -> [low, high] in points; bars more than 5 % outside are refused"""
 
     @model_validator(mode="after")
     def _consistent(self) -> ContractFile:

@@ -349,7 +349,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     not stated.
     """
     schedule, noted, found = check_bars(bars, config)
-    warnings = sum(line.startswith("WARNING: ") for line in noted)
+    warnings = sum(line.startswith("WARNING: ") for line in (*noted, *bars.notes))
     low, high = (
         int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max())
     )

@@ -180,6 +180,7 @@ def price_step(prices: np.ndarray) -> tuple[float, int]:
 
 SCALES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 PROBES = 50_000  # bars whose hours are compared with the calendar
+MOST_CLOSED = 0.05  # share of bars in closed hours under the right clock
 CLEAR = 4  # times as many bars in closed hours make a clock worse than the best one
 
 
@@ -239,8 +240,8 @@ def fits(seen: FileFacts, contract: Contract, scale: float = 1.0) -> bool:
 
 
 def contradicts(seen: FileFacts, contract: Contract) -> bool:
-    """Return whether prices lie outside the contract's range in a year of known range."""
-    ranges = ((contract.price_range(year), held) for year, held in seen.years.items())
+    """Return whether the reader would refuse the prices, in any year of known range."""
+    ranges = ((contract.price_limits(year), held) for year, held in seen.years.items())
     return any(range_ and (low < range_[0] or high > range_[1]) for range_, (low, high) in ranges)
 
 
@@ -293,7 +294,7 @@ def clocks(seen: FileFacts, contract: Contract) -> list[Clock]:
 
 def clear_winner(found: list[Clock]) -> Clock | None:
     """Return the best clock, if every other one puts many times as many bars into closed hours."""
-    if not found or found[0].closed > 0.05:
+    if not found or found[0].closed > MOST_CLOSED:
         return None
     best, *others = found
     return best if all(clock.closed > CLEAR * best.closed + 1e-3 for clock in others) else None

@@ -4,15 +4,17 @@ repaired.
 
 import gzip
 import random
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contracts import CONTRACTS, get_contract, load_contract
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import DataError
 from tests.data.conftest import assert_valid, read_es
+from tests.messages import missing
 
 ES = get_contract("ES")
 HEADER = "time,open,high,low,close,volume"
@@ -278,6 +280,32 @@ def test_prices_that_contradict_the_market_are_refused(write, rows, market):
         "data.market",
         contract=get_contract(market),
     )
+
+
+def test_prices_a_little_outside_the_known_range_are_a_warning(write, rows):
+    """The ranges are of one feed and contract; a wrong market is off by far more."""
+    low, high = ES.price_range(2013)
+    edge = np.ceil(low) - 1
+    rows[2] = f"2013-10-07T13:32:00Z,{edge + 1},{edge + 1},{edge},{edge + 1},1"
+    [said] = [note for note in read_es(write(rows)).notes if note.startswith("WARNING: ")]
+    assert not missing(said, "1 of 6 bars of 2013", f"between {low:.2f} and {high:.2f}", " %")
+    far = np.floor(low * 0.94)
+    rows[2] = f"2013-10-07T13:32:00Z,{far},{far},{far},{far},1"
+    message = refused(write(rows), f"'low' = '{far}'", "1 of 6 bars", "% outside")
+    name, own = "--contract my_es.yaml", message.partition("echo '")[2].partition("' >")[0]
+    assert name in message
+    path = write([])
+    path.with_name("my_es.yaml").write_text(own)
+    contract = load_contract(str(path.with_name("my_es.yaml")))
+    assert contract == replace(ES, price_ranges=())
+    assert len(load_bars(write(rows), contract, stamp="open")) == 6
+
+
+@pytest.mark.parametrize("symbol", CONTRACTS)
+def test_the_contract_file_of_the_message_is_that_of_the_market(symbol, tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(CONTRACTS[symbol].file_text())
+    assert load_contract(str(path)) == replace(CONTRACTS[symbol], price_ranges=())
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,6 @@ def test_other_money_is_an_error_that_names_the_key(money):
 
 def test_price_ranges_tell_the_markets_apart_since_2013():
     for year in range(2013, 2027):
-        es, nq, ym, rty = (CONTRACTS[s].price_range(year) for s in ("ES", "NQ", "YM", "RTY"))
+        es, nq, ym, rty = (CONTRACTS[s].price_limits(year) for s in ("ES", "NQ", "YM", "RTY"))
         assert es[1] < min(nq[0], ym[0]), year
         assert rty[0] < es[0], year

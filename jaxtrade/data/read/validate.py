@@ -541,19 +541,30 @@ def check_range(
     points: float64[n] for each price field, the file's prices times `price_scale`.
     Raises DataError if most bars of a year are implausible.
     """
-    other_market, unknown = False, list[int]()
+    other_market, unknown, notes = False, list[int](), list[str]()
     years = years_of(seconds)
     for year in np.unique(years[seconds != 0]).tolist():
-        bounds = contract.price_range(year)
-        if not bounds:
+        bounds, limits = contract.price_range(year), contract.price_limits(year)
+        if not bounds or not limits:
             unknown.append(year)
             continue
         of_year = years == year
         low, high, close = (points[field][of_year] for field in ("low", "high", "close"))
-        bad = (low < bounds[0]) | (high > bounds[1])
-        if not bad.any():
+        outside = (low < bounds[0]) | (high > bounds[1])
+        if not outside.any():
             continue
-        first = int(bad.argmax())
+        far = (low < limits[0]) | (high > limits[1])
+        most = max(1 - np.nanmin(low) / bounds[0], np.nanmax(high) / bounds[1] - 1)
+        range_ = " and ".join(f"{bound:.{contract.decimals}f}" for bound in bounds)
+        known = f"which traded between {range_}"
+        if not far.any():
+            notes.append(
+                f"WARNING: {int(outside.sum())} of {len(outside)} bars of {year} lie outside the known "
+                f"range of {contract.symbol}, {known}, by at most {100 * most:.2f} %; check that they "
+                "are of this market, and not back-adjusted"
+            )
+            continue
+        first = int(far.argmax())
         others = [
             c.symbol
             for c in CONTRACTS.values()
@@ -564,20 +575,21 @@ def check_range(
         ]
         hint = f"; they fit {' or '.join(others)}" if others else ""
         table.fault(
-            f"{int(bad.sum())} of {len(bad)} bars of {year} contradict {contract.symbol}, which traded "
-            f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
+            f"{int(outside.sum())} of {len(outside)} bars of {year} contradict {contract.symbol}, "
+            f"{known}: they are up to {100 * most:.1f} % outside{hint}",
             _fix(contract, price_scale, bounds, close),
-            names["low" if low[first] < bounds[0] else "high"],
+            names["low" if low[first] < limits[0] else "high"],
             int(np.flatnonzero(of_year)[first]),
         )
-        other_market |= bool(2 * bad.sum() > len(bad))
+        other_market |= bool(2 * far.sum() > len(far))
     if other_market:
         raise table.error()
-    note = (
-        f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
-        "against one"
-    )
-    return [note] if unknown else []
+    if unknown:
+        notes.append(
+            f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not "
+            "checked against one"
+        )
+    return notes
 
 
 def _fix(
@@ -592,8 +604,11 @@ def _fix(
     middle = float(np.median(known)) if len(known) else 0.0
     units = [scale for scale in SCALES if bounds[0] <= middle * scale <= bounds[1]]
     if middle <= 0 or len(units) != 1:
+        own = f"my_{contract.symbol.lower()}.yaml"
         return (
-            "check data.market and data.price_scale (back-adjusted prices are not tradable prices)"
+            "check data.market and data.price_scale (back-adjusted prices are not tradable prices); "
+            "if the prices are right, give a contract file without price_ranges, --contract "
+            f"{own}: echo '{contract.file_text()}' > {own}"
         )
     found = f"{price_scale * units[0]:.12f}".rstrip("0").rstrip(".")
     return (
