@@ -27,6 +27,8 @@ from jaxtrade.text import several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 STOP_WARNING = 1 / 3  # warn if one stop is more than this share of the account's drawdown
+WIDE_WARNING = 1 / 2  # or if one in twenty is more than this, in the half hour of the widest stops
+HALF_HOUR = 1800
 NOTES_SHOWN = 20
 DAYS_SHOWN, HOLES_SHOWN = 40, 6  # days with holes, and holes of one day
 
@@ -102,6 +104,9 @@ class RoundTurn(NamedTuple):
     risk: the money between entry and the median stop.
     tick: the value of a tick; if profits are converted, the median.
     spread, stop: ticks, the mean and the median.
+    wide: as risk, for the stop that one in twenty exceeds in the half hour of the day whose median
+        stop is largest, usually that after the open.
+    widest: that half hour, in words.
     """
 
     cost: float
@@ -109,12 +114,20 @@ class RoundTurn(NamedTuple):
     tick: float
     spread: float
     stop: float
+    wide: float
+    widest: str
 
 
 def round_turn(market: Market, config: RunConfig) -> RoundTurn:
     """Compute what a round turn costs, and what it risks."""
     rows, contract = decision_rows(market), market.contract.under(config)
-    stop = float(np.median(stop_ticks(market, config, rows)))
+    stops = stop_ticks(market, config, rows)
+    stop = float(np.median(stops))
+    clock = local_seconds(np.asarray(market.bars.time)[rows], contract.zone) % DAY
+    clock = clock // HALF_HOUR * HALF_HOUR
+    begin = max(np.unique(clock).tolist(), key=lambda each: np.median(stops[clock == each]))
+    wide = float(np.percentile(stops[clock == begin], 95))
+    widest = f"between {hhmm(begin)} and {hhmm(begin + HALF_HOUR)}"
     # Entries fill at the opens after the decision bars.
     bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
     spread, tick = (
@@ -122,7 +135,7 @@ def round_turn(market: Market, config: RunConfig) -> RoundTurn:
         dollars_per_tick(contract, market.data.tick_value, rows),
     )
     cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
-    return RoundTurn(cost, stop * tick, tick, spread, stop)
+    return RoundTurn(cost, stop * tick, tick, spread, stop, wide * tick, widest)
 
 
 def cost_warning(cost: float, risk: float) -> str | None:
@@ -140,37 +153,42 @@ def cost_warning(cost: float, risk: float) -> str | None:
 
 
 def stop_warning(turn: RoundTurn, contract: Contract, config: RunConfig) -> str | None:
-    """Return a warning if the median stop is more than a third of the account's drawdown, else None.
+    """Return a warning if stops are large beside the account's drawdown, else None.
 
-    The stop is that of an entry; the warning has the sizes that fit. contract: under the
-    configuration.
+    That is a median of more than a third, or wide ones of more than half. The stop is that of an
+    entry; the warning has the sizes that fit. contract: under the configuration.
     """
     allowance, quantity = resolve_account(config.account).drawdown, config.env.quantity
-    risk = turn.risk * quantity
+    # A wide stop counts as the median one that is as close to its limit.
+    each = max(turn.risk, turn.wide * STOP_WARNING / WIDE_WARNING)
+    risk = each * quantity
     if config.env.joint or allowance is None or risk <= STOP_WARNING * allowance:
         return None
     most, fits = STOP_WARNING * allowance, list[str]()
-    if (fewer := int(most // turn.risk)) and quantity > 1:
+    if (fewer := int(most // each)) and quantity > 1:
         fits.append(f"env.quantity={fewer}")
     # Bundled bars are of few markets, and those of a set are of the markets that it names.
     is_free = config.data.source != "bundled" and not (config.data.contract or config.data.markets)
     micro = micro_of(contract) if is_free else None
     if micro is not None:
-        small = turn.risk * micro.tick_mills / contract.tick_mills
-        if small <= most:
+        share = micro.tick_mills / contract.tick_mills
+        if each * share <= most:
             fits.append(
-                f"data.market={micro.symbol} with env.quantity=1 (${small:,.0f}; up to "
-                f"{int(most // small)} contracts fit)"
+                f"data.market={micro.symbol} with env.quantity=1 (${turn.risk * share:,.0f}; up to "
+                f"{int(most // (each * share))} contracts fit)"
             )
     narrow = int(10 * config.brackets.stop_atr * most / risk) / 10
     least = contract.min_stop_ticks * turn.tick
     if narrow and least * quantity <= most and not cost_warning(turn.cost, most / quantity):
         fits.append(f"brackets.stop_atr={narrow:g}")
     fits.append(f"an account.preset whose drawdown is ${risk / STOP_WARNING:,.0f} or more")
+    usual, wide = turn.risk * quantity, turn.wide * quantity
     return (
-        f"WARNING: one stop (the median, {quantity} {contract.symbol}) is ${risk:,.0f}, "
-        f"{100 * risk / allowance:.0f} % of the account's drawdown of ${allowance:,.0f}: a few losing "
-        f"trades end the account. At most ${most:,.0f} is a third of it, which fits: {', or '.join(fits)}"
+        f"WARNING: one stop (the median, {quantity} {contract.symbol}) is ${usual:,.0f}, "
+        f"{100 * usual / allowance:.0f} % of the account's drawdown of ${allowance:,.0f}; {turn.widest} "
+        f"one in twenty is above ${wide:,.0f}, {100 * wide / allowance:.0f} %: a few losing trades end "
+        f"the account. At most a third of it (${most:,.0f}), and half for the wide ones, fits: "
+        f"{', or '.join(fits)}"
     )
 
 
@@ -252,7 +270,8 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"{facts['market']}: {facts['bars']} {kind} of {facts['bar_seconds']} s from {facts['source']}",
         f"  span           {facts['first_bar']} .. {facts['last_bar']} (open stamps)",
         f"  sessions       {facts['sessions']} ({facts['first_session']} .. {facts['last_session']}), "
-        f"{facts['decision_bars']} decision bars, {facts['missing_window_bars']} scheduled bars missing in them",
+        f"{facts['decision_bars']} decision bars, {facts['missing_window_bars']} scheduled bars missing "
+        "in the decision hours",
         f"  decisions      {_hours(facts['decision_hours'])}",
         f"  calendar       {_calendar(facts)}",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
@@ -312,9 +331,15 @@ def _notes(notes: list[str]) -> list[str]:
 
 
 def list_hole_days(bars: Bars, schedule: Schedule) -> list[str]:
-    """Return lines that list the holes by day, in exchange time; none of generated bars."""
+    """Return lines that list the holes by day, in exchange time, and count the shorter gaps.
+
+    None of generated bars.
+    """
+    if bars.synthetic:
+        return []
     days: dict[str, list[str]] = {}
-    for hole in () if bars.synthetic else list_holes(bars, schedule):
+    found = list_holes(bars, schedule)
+    for hole in found:
         begin, end = (local(each, bars.contract.zone, "%H:%M") for each in (hole.begin, hole.end))
         days.setdefault(hole.day, []).append(f"{begin}-{end} ({hole.seconds // 60} min)")
     lines = [
@@ -322,14 +347,20 @@ def list_hole_days(bars: Bars, schedule: Schedule) -> list[str]:
         + (f" and {len(holes) - HOLES_SHOWN} more" if len(holes) > HOLES_SHOWN else "")
         for day, holes in days.items()
     ]
+    short = len(list_holes(bars, schedule, 0)) - len(found)
+    gaps = (
+        f"  short gaps     {short}, of at most {HOLE // 60} minutes, day and night; they are not listed: "
+        "platforms leave out minutes without a trade"
+    )
+    counted = [gaps] if short else []
     if not lines:
-        return []
+        return counted
     head = (
         f"  holes          on {several(len(days), 'day')}, of more than {HOLE // 60} minutes, in exchange "
         "time; no decision is taken in them"
     )
     more = [f"and {len(lines) - DAYS_SHOWN} more days"] if len(lines) > DAYS_SHOWN else []
-    return [head, *(f"                 {line}" for line in [*lines[:DAYS_SHOWN], *more])]
+    return [head, *(f"                 {line}" for line in [*lines[:DAYS_SHOWN], *more]), *counted]
 
 
 def check(file: str, config: RunConfig) -> str:

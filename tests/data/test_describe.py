@@ -16,6 +16,7 @@ from jaxtrade.data.describe import (
     decision_rows,
     describe,
     describe_text,
+    round_turn,
     stop_warning,
 )
 from jaxtrade.data.market import build_market
@@ -140,12 +141,12 @@ def test_verified_sessions_are_labelled_as_verified(es_market):
     assert describe(es_market, inferred)["calendar_verified_to"] is None
 
 
-def warned(market, risk, words=""):
+def warned(market, risk, words="", wide=0.0):
     """The warning about a median stop of NQ or MNQ of so many dollars, with a cost of $14.16."""
     contract = get_contract(market)
     config = set_to(f"data.source=synthetic data.market={market} brackets.stop_atr=6 {words}")
     tick = contract.tick_mills / 1000
-    turn = RoundTurn(14.16, risk, tick, 0.0, risk / tick)
+    turn = RoundTurn(14.16, risk, tick, 0.0, risk / tick, wide, "")
     return stop_warning(turn, contract.under(config), config)
 
 
@@ -160,6 +161,22 @@ def test_a_stop_over_a_third_of_the_drawdown_is_named_with_the_sizes_that_fit():
     assert warned("NQ", 2_020.0, "account.drawdown=off") is None
     assert warned("MNQ", 202.0) is None
     assert not missing(warned("MNQ", 202.0, "env.quantity=10"), "env.quantity=4", "stop_atr=2.4")
+
+
+def test_wide_stops_of_more_than_half_the_drawdown_are_warned_of():
+    """Half is $1,250; three micros of a median of $146 have wide stops of $1,038, four $1,384."""
+    assert warned("NQ", 500.0, wide=1_250.0) is None
+    assert not missing(warned("NQ", 500.0, wide=1_300.0), "$500", "$1,300", "52 %")
+    said = warned("NQ", 1_455.0, wide=3_460.0)
+    assert not missing(
+        said, "$3,460", "138 %", "($146; up to 3 contracts", "stop_atr=2.1", "$6,920"
+    )
+
+
+def test_the_half_hour_of_the_widest_stops(es_market):
+    turn = round_turn(es_market, set_to("brackets.stop_atr=6"))
+    assert turn.widest == "between 10:00 and 10:30"
+    assert turn.risk < turn.wide < 2 * turn.risk
 
 
 def test_only_sizes_that_fit_are_named():
@@ -181,12 +198,15 @@ def test_holes_are_listed_by_day(es_bars):
         for a, b in ((1000, 1010), (1100, 1106))
     ]
     assert list_holes(bars, schedule) == expected
+    short = len(list_holes(es_bars, schedule, 0))  # of the bundled week itself
     for text in (
         check_text(bars, RunConfig()),
         describe_text(build_market(bars, RunConfig()), RunConfig()),
     ):
         [line] = [line for line in text.splitlines() if line.strip().startswith(f"{day}: ")]
         assert line.endswith("11:12-11:22 (10 min), 12:52-12:58 (6 min)")
+        [line] = [line for line in text.splitlines() if line.startswith("  short gaps ")]
+        assert line.split()[2] == f"{1 + short},"
 
 
 def test_a_halt_is_no_hole_and_shortens_one(es_bars):

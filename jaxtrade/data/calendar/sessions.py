@@ -111,14 +111,16 @@ class Hole(NamedTuple):
     seconds: int
 
 
-def list_holes(bars: Bars, schedule: Schedule) -> list[Hole]:
+def list_holes(bars: Bars, schedule: Schedule, longer: int = HOLE) -> list[Hole]:
     """Return the holes of more than five minutes, in order.
+
+    longer: other seconds than these five minutes.
 
     What is missing at the ends of a session is none: a file may have regular hours alone.
     """
     at = schedule.find(bars.trade_dates)
     begin, end = bars.time[:-1] + bars.bar_seconds, bars.time[1:]
-    rows = np.flatnonzero((end - begin > HOLE) & (at[1:] == at[:-1]) & (at[1:] >= 0))
+    rows = np.flatnonzero((end - begin > longer) & (at[1:] == at[:-1]) & (at[1:] >= 0))
     own = at[rows]
     begin = np.clip(begin[rows], schedule.open[own], schedule.close[own])
     end = np.clip(end[rows], schedule.open[own], schedule.close[own])
@@ -126,7 +128,7 @@ def list_holes(bars: Bars, schedule: Schedule) -> list[Hole]:
     seconds = end - begin - (halt[:, 1] - halt[:, 0])
     return [
         Hole(str(schedule.dates[own[i]]), int(begin[i]), int(end[i]), int(seconds[i]))
-        for i in np.flatnonzero(seconds > HOLE)
+        for i in np.flatnonzero(seconds > longer)
     ]
 
 
