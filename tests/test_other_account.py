@@ -11,7 +11,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import evaluate, rundir, studies
-from jaxtrade.runs.evaluate import Request, evaluate_run, folder_of, under_account
+from jaxtrade.runs.evaluate import Request, evaluate_run, folder_of, replace_advisor, under_account
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.studies import study_run
 from jaxtrade.runs.train import run
@@ -39,6 +39,34 @@ def test_the_rules_are_those_of_the_preset_and_nothing_else_changes():
         }
     assert after.params.market is before.params.market
     assert after.algorithm is before.algorithm
+
+
+def test_a_file_changes_the_rules_of_a_preset(tmp_path):
+    """Its keys may lie in a section, as in a configuration."""
+    own = tmp_path / "own.yaml"
+    for text in (
+        "drawdown: 2000\ndaily_loss: 900\n",
+        "account: {drawdown: 2000, daily_loss: 900}\n",
+    ):
+        own.write_text(text)
+        after = under_account(prepared(), str(own))
+        trained = prepared("account.drawdown=2000", "account.daily_loss=900")
+        assert after.config == trained.config
+        assert int(after.params.account.drawdown) == 2_000_000
+    assert folder_of(tmp_path, "test", False, str(own)).name == "test-own"
+
+
+def test_a_wrong_file_and_a_changed_rule_are_refused(capsys, tmp_path):
+    own = tmp_path / "own.yaml"
+    command = ["evaluate", str(tmp_path), "--account"]
+    refuses(capsys, [*command, str(own)], "own.yaml")
+    own.write_text("drawdwn: 2000\n")
+    refuses(capsys, [*command, str(own)], "'drawdown'?")
+    own.write_text("preset: rules_off_50k\non_target: continue\n")
+    refuses(capsys, [*command, str(own)], "account.on_target")
+    refuses(capsys, [*command, "apex"], "a YAML file with account keys")
+    with pytest.raises(ConfigError, match="--account FILE"):
+        replace_advisor(prepared(), tmp_path, None, ["account.drawdown=2000"], print)
 
 
 def test_a_sweep_has_the_rules_for_all_its_agents():

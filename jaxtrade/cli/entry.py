@@ -21,8 +21,7 @@ from jaxtrade import interrupt
 from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
-from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.faults import suggest
+from jaxtrade.config.accounts import read_account
 from jaxtrade.data.nulls.spec import parse_null_spec
 from jaxtrade.errors import (
     ConfigError,
@@ -75,11 +74,8 @@ def _evaluate(args: Namespace) -> int:
         )
     accounts = [None] if args.account is None else args.account.split(",")
     for name in accounts:
-        if name is not None and name not in PRESETS:
-            raise ConfigError(
-                f"--account {name}: no account preset has this name{suggest(name, PRESETS)} (jaxtrade "
-                "list accounts)"
-            )
+        if name is not None:
+            read_account(name)  # before anything slow
     import_parts(args.modules)
     rundir.read_run(Path(args.run))
     with loading(args) as screen:

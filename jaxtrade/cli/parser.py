@@ -227,8 +227,9 @@ EVALUATE = (
     --advisor KIND|URL  the advisor, instead of the run's own
     --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
         advisor.options.model=NAME (repeatable)
-    --account NAME[,NAME]  evaluate under the rules of other account presets, one after the other,
-        without training again; only where env.task does not show the account
+    --account NAME[,NAME]  evaluate under the rules of other accounts, one after the other, without
+        training again: presets, or YAML files with account keys; only where env.task does not show
+        the account
     --data FILE : Path  the run's own bars at another place
     --seed SEED : int  one seed of a run with several (default: all; a grid needs one)
     --agent N : int  one agent of a run with several, by its number in agents.json

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from jaxtrade.config.faults import suggest
+from jaxtrade.config.load import read_values, validate
 from jaxtrade.config.market import AccountConfig
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.text import pairs
@@ -172,6 +174,24 @@ def check_account(config: AccountConfig) -> AccountPreset:
     if faults:
         raise ConfigFaultsError([("", fault) for fault in faults])
     return preset
+
+
+def read_account(name: str) -> AccountConfig:
+    """Return the account of a preset's name, or of a YAML file with keys of `account`.
+
+    The keys may lie in a section `account`, as in a configuration. Raises ConfigError.
+    """
+    if name in PRESETS:
+        return AccountConfig(preset=name)
+    if not name.endswith((".yaml", ".yml")):
+        raise ConfigError(
+            f"--account {name}: no account preset has this name{suggest(name, PRESETS)} (jaxtrade list "
+            "accounts); for other rules give a YAML file with account keys, such as 'drawdown: 2000'"
+        )
+    values = read_values(Path(name))
+    account = validate(AccountConfig, values.get("account", values), name)
+    check_account(account)
+    return account
 
 
 def _limits_apart(preset: AccountPreset, name: str, changes: Mapping[str, object]) -> Iterator[str]:

@@ -13,7 +13,7 @@ import jax
 
 from jaxtrade.advisor.host.openai import with_model
 from jaxtrade.config import DataConfig, RunConfig, apply_overrides, make_config
-from jaxtrade.config.accounts import check_account
+from jaxtrade.config.accounts import check_account, read_account
 from jaxtrade.data.describe import round_turn, stop_warning
 from jaxtrade.data.members import file_of, member_configs
 from jaxtrade.env.params import make_params
@@ -181,6 +181,11 @@ def replace_advisor(
         known = ", ".join(
             f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION
         )
+        if other[0].strip().startswith("account."):
+            raise ConfigError(
+                f"--set {other[0]}: write the rules of another account into a YAML file ('preset: "
+                "NAME', then keys such as 'drawdown: 2000') and give --account FILE"
+            )
         raise ConfigError(
             f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
             f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
@@ -222,7 +227,9 @@ def replace_advisor(
 
 
 def under_account(setup: Setup, name: str) -> Setup:
-    """Return the setup with the rules of an account preset, as they are, in place of the run's own.
+    """Return the setup with the rules of another account in place of the run's own.
+
+    name: as for `read_account`.
 
     Raises ConfigError if the observation shows the account: the policy has learned under its own.
     """
@@ -230,12 +237,12 @@ def under_account(setup: Setup, name: str) -> Setup:
         raise ConfigError(
             f"--account {name}: env.task={setup.env.config.task} shows the policy its account (profit, or "
             "room above the floor, in units of the account's rules), so under other rules it would see what "
-            "it was never trained on; train a run with it: jaxtrade train CONFIG --account "
-            f"{name}"
+            "it was never trained on; train a run with it (keys of `account`: jaxtrade config keys account)"
         )
+    account = {"account": read_account(name).model_dump(mode="json")}
 
     def with_rules(config: RunConfig) -> RunConfig:
-        values = config.model_dump(mode="json") | {"account": {"preset": name}}
+        values = config.model_dump(mode="json") | account
         return make_config(values, f"--account {name}", stored=True)
 
     config, agents = with_rules(setup.config), setup.agents
@@ -279,9 +286,9 @@ def folder_of(path: Path, split: str, other: bool = False, account: str | None =
     """Return the folder of an evaluation in that of its run.
 
     other: by another advisor than the run's own.
-    account: the preset of another account.
+    account: the preset or file of another account.
     """
-    words = [split, *(["advised"] if other else []), *([account] if account else [])]
+    words = [split, *(["advised"] if other else []), *([Path(account).stem] if account else [])]
     return path / "evaluation" / "-".join(words)
 
 
@@ -502,7 +509,8 @@ class Request:
     advisor: one to use instead of the run's own. The policy keeps the trust that training gave it.
         The results are kept beside those of the run's own advisor.
     overrides: options of that advisor, as `advisor.key=value`.
-    account: the preset whose rules hold instead of the run's own; kept apart, as with an advisor.
+    account: the preset or file whose rules hold instead of the run's own; kept apart, as with an
+        advisor.
     data: a file of the run's bars, instead of its own.
     screen: shows the progress.
     """
