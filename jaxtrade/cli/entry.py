@@ -39,6 +39,7 @@ from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 YAML = (".yaml", ".yml")
+INSTALLED = {"site-packages", "dist-packages"}  # folders of modules that are not the user's
 FULL, CLOSED = "free some space", "change its rights"
 DISK_FAULTS = {
     errno.ENOSPC: FULL,
@@ -281,8 +282,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _report_error(error: BaseException, command: str) -> int:
     """Print an error and return the exit code.
 
-    A `JaxtradeError` is the user's to mend; any other exception is a bug, so its traceback
-    is shown.
+    A `JaxtradeError` is the user's to mend; any other exception is a bug, here or in a module
+    of the user, so its traceback is shown.
     """
     if isinstance(error, InterruptedRunError):
         interrupt.say(f"error: {error}")
@@ -311,7 +312,26 @@ def _report_error(error: BaseException, command: str) -> int:
             )
             return OutOfMemoryError.exit_code
     traceback.print_exception(error)
-    print(
-        f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr
-    )
+    said = f"this is a bug in jaxtrade {__version__}; please report the lines above"
+    if (module := _users_module(error)) is not None:
+        said = f"the error is in your module {module}, see the lines above"
+    print(said, file=sys.stderr)
     return INTERNAL_ERROR
+
+
+def _users_module(error: BaseException) -> str | None:
+    """Return the module of the user in which an error arose; None if it arose in jaxtrade.
+
+    What Python and installed packages do is laid to whoever called them.
+    """
+    found = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        name = str(frame.f_globals.get("__name__"))
+        top = name.partition(".")[0]
+        if top == "jaxtrade":
+            found = None
+        elif top not in sys.stdlib_module_names and INSTALLED.isdisjoint(
+            Path(frame.f_code.co_filename).parts
+        ):
+            found = name
+    return found

@@ -12,6 +12,18 @@ from jaxtrade.networks.torso import DotGeneral
 from jaxtrade.parts import NETWORKS
 from jaxtrade.types import Array, PyTree
 
+Heads = Callable[[Array], tuple[Array, Array]]  # observation -> (logits, value)
+
+
+class _FunctionNetwork(nn.Module):
+    """A function as a flax module, so that it may make layers of flax where it uses them."""
+
+    function: Heads
+
+    @nn.compact
+    def __call__(self, observation: Array) -> tuple[Array, Array]:
+        return self.function(observation)
+
 
 class PlainNetwork(nn.Module):
     """A flax module `observation -> (logits, value)` as a `heads.Network` without a memory."""
@@ -52,7 +64,7 @@ class PlainNetwork(nn.Module):
         return carry, *self.heads(carry, observation)
 
 
-def register_network(name: str, make: Callable[[int], nn.Module]) -> None:
+def register_network(name: str, make: Callable[[int], nn.Module | Heads]) -> None:
     """Register a policy and value network for `network.kind=NAME`.
 
         class Mine(nn.Module):
@@ -66,15 +78,22 @@ def register_network(name: str, make: Callable[[int], nn.Module]) -> None:
         jaxtrade.register_network("mine", Mine)
 
     Args:
-        make: (number of actions) -> a flax module, called with observations float32[..., D], which
-            returns logits [..., A] and value [...]. Illegal actions are removed from the logits
-            afterwards. The module computes its products as it likes: `compute.precision` does not
-            reach it.
+        make: (number of actions) -> a flax module, or a function that may make layers of flax in
+            its body. It is called with observations float32[..., D], and returns logits [..., A]
+            and value [...]. Illegal actions are removed from the logits afterwards. It computes
+            its products as it likes: `compute.precision` does not reach it.
     Raises ConfigError if another network has this name.
     """
 
     def plain(config: NetworkConfig, num_actions: int, dot_general: DotGeneral) -> PlainNetwork:
         del config, dot_general
-        return PlainNetwork(name, num_actions, make(num_actions))
+        own = make(num_actions)
+        if isinstance(own, type) or not callable(own):
+            raise ConfigError(
+                f"network.kind={name}: make({num_actions}) must return a flax module (nn.Module) or a "
+                f"function of the observation, but returned {own!r}"
+            )
+        module = own if isinstance(own, nn.Module) else _FunctionNetwork(own)
+        return PlainNetwork(name, num_actions, module)
 
     NETWORKS.register(name, plain)

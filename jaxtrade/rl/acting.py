@@ -165,7 +165,8 @@ def first_parameters(
     Args:
         size: length of an observation.
     """
-    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    variables = network.init(key, network.first_carry(), jnp.zeros(size))
+    parameters = dict(variables.get("params", {}))  # a network of one's own may have none
     return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
 
 

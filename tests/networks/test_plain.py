@@ -57,9 +57,39 @@ def test_other_shapes_are_refused(made):
         few.init(jax.random.key(0), None, jnp.ones(11))
 
 
+def with_layers(actions):
+    def heads(observation):
+        x = nn.tanh(nn.Dense(8)(observation))
+        return nn.Dense(actions)(x), nn.Dense(1)(x)[..., 0]
+
+    return heads
+
+
+def without_parameters(actions):
+    return lambda seen: (jnp.zeros((*seen.shape[:-1], actions)), seen.sum(-1))
+
+
+@pytest.mark.parametrize(("make", "layers"), [(with_layers, 3), (without_parameters, 0)])
+def test_a_function_is_a_network(made, make, layers):
+    network, seen = made("plain", make), jnp.ones((3, 11))
+    variables = network.init(jax.random.key(0), None, seen)
+    assert len(variables.get("params", {}).get("own", {})) == layers
+    _, logits, value = network.apply(variables, None, seen)
+    assert (logits.shape, value.shape) == ((3, 5), (3,))
+
+
+@pytest.mark.parametrize("wrong", [None, Mine])
+def test_what_cannot_be_called_is_refused(made, wrong):
+    with refused("network.kind=wrong", "nn.Module", repr(wrong)):
+        made("wrong", lambda actions: wrong)
+
+
 @pytest.mark.slow
-def test_a_learner_trains_it(made):
-    made("mine", Mine)
+@pytest.mark.parametrize(
+    ("make", "learns"), [(Mine, True), (with_layers, True), (without_parameters, False)]
+)
+def test_a_learner_trains_it(made, make, learns):
+    made("mine", make)
     env, params = jaxtrade.from_gymnax("CartPole-v1")
     small = {"num_envs": 8, "num_steps": 8}
     config = jaxtrade.load_config(
@@ -67,4 +97,4 @@ def test_a_learner_trains_it(made):
     )
     ppo = jaxtrade.make_ppo(config, env, 1)
     trained = jaxtrade.train(ppo, params, config=config.train, key=jax.random.key(0))
-    assert trained.history[-1]["param_delta"] > 0
+    assert (trained.history[-1]["param_delta"] > 0) == learns
