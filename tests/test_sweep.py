@@ -73,6 +73,20 @@ def test_an_agents_configuration_is_that_of_the_agent_alone():
     )
 
 
+@pytest.mark.parametrize(
+    ("keys", "noted"),
+    [
+        (RATES, ["ppo.learning_rate_end"]),
+        ({"learner.learning_rate": [1e-3, 3e-4]}, ["ppo.learning_rate_end"]),
+        (RATES | {"ppo.learning_rate_end": [1e-5, 1e-6]}, []),
+        ({"ppo.ent_coef": [0.0, 0.01]}, []),  # without an end it is constant
+    ],
+)
+def test_a_sweep_of_a_schedules_start_alone_is_noted(keys, noted):
+    found = list(agents.note_fixed_ends(swept("ppo.ent_coef_end=null", keys=keys)))
+    assert [line.split()[1] for line in found] == noted
+
+
 @given(st.integers(0, 2**31 - 1), st.integers(1, 6))
 def test_drawn_combinations_are_distinct_and_repeatable(seed, count):
     config = swept(f"seed={seed}", keys=RATES | {"costs.slippage": [0, 1, 2]}, random=count)

@@ -16,7 +16,8 @@ from jaxtrade.storage.staging import stage_files
 from jaxtrade.text import align, several, underline
 
 MOST_RANKED = 10  # lines of the ranking
-MOST_ROWS = 10  # agents of a sweep in the table at the end of a run
+MOST_ROWS = 8  # agents of a sweep in the table at the end of a run
+MOST_SETTINGS = 16  # settings there
 MEASURES = ("reward.", "account.")  # sections that decide the unit or the terms of the reward
 COSTS = "costs: "  # how the line about costs begins
 
@@ -36,7 +37,8 @@ def sweep_table(results: Mapping[int, Any], brief: bool = False) -> str:
     strategy pass has the account rules off.
 
     results: by the index of the agent.
-    brief: at most `MOST_ROWS` agents, and no settings.
+    brief: at most `MOST_SETTINGS` settings, and at most `MOST_ROWS` agents; of more agents none
+        where there are settings.
     """
     about = [result.provenance for result in results.values()]
     keys = list(dict.fromkeys(key for each in about for key in each["overrides"]))
@@ -53,7 +55,10 @@ def sweep_table(results: Mapping[int, Any], brief: bool = False) -> str:
         [str(index), str(own["trained_seed"]), *_settings(own, keys), *_metrics(result)]
         for (index, result), own in zip(results.items(), about, strict=True)
     ]
-    left, shown = tuple(range(2, 2 + len(keys))), MOST_ROWS if brief else len(rows)
+    left, settings = tuple(range(2, 2 + len(keys))), _by_setting(results, keys, brief)
+    shown = len(rows)
+    if brief and shown > MOST_ROWS:
+        shown = 0 if settings else MOST_ROWS
     first, *others = results.values()
     lines = first.header()
     differ = any(
@@ -69,9 +74,11 @@ def sweep_table(results: Mapping[int, Any], brief: bool = False) -> str:
             ),
             f"your policies, of {several(len(results), 'agent')}, each under its own settings",
             "",
-            *underline(align([head, *rows[:shown]], (0, *left))),
-            *([f"and {several(len(rows) - shown, 'more agent')}"] if len(rows) > shown else []),
-            *([] if brief else _by_setting(results, keys)),
+            *(underline(align([head, *rows[:shown]], (0, *left))) if shown else []),
+            *([_left_out(len(rows) - shown, "agent")] if 0 < shown < len(rows) else []),
+            *([""] if shown and settings else []),
+            *settings,
+            *(["sweep.txt has a row for each agent"] if shown == 0 else []),
             "The figures are of the evaluated sessions: choose by validation scores, not by this table.",
             *history_lines(drop_policy(latest(each.history for each in results.values()))),
         ]
@@ -93,21 +100,34 @@ def _metrics(result: Any) -> list[str]:
     ]
 
 
-def _by_setting(results: Mapping[int, Any], keys: Sequence[str]) -> Iterator[str]:
-    """Yield a table of settings: the median net profit over the seeds of each."""
+def _left_out(count: int, what: str) -> str:
+    return f"and {several(count, f'more {what}')}, in sweep.txt"
+
+
+def _by_setting(results: Mapping[int, Any], keys: Sequence[str], brief: bool) -> list[str]:
+    """Format a table of settings: the net profit over the seeds of each.
+
+    Empty where each has one seed.
+    """
     found: dict[tuple[str, ...], list[float]] = {}
     for result in results.values():
         net = result.agent(POLICY).strategy_figures["net_profit"]
         found.setdefault(tuple(_settings(result.provenance, keys)), []).append(net)
     if len(found) == len(results):
-        return
-    head = [*keys, "seeds", "median net profit ($)", "min", "max"]
+        return []
+    figures = {
+        "mean net profit ($)": statistics.fmean,
+        "median": statistics.median,
+        "min": min,
+        "max": max,
+    }
     rows = [
-        [*setting, str(len(nets)), *(f"{of(nets):,.2f}" for of in (statistics.median, min, max))]
+        [*setting, str(len(nets)), *(f"{of(nets):,.2f}" for of in figures.values())]
         for setting, nets in found.items()
     ]
-    yield ""
-    yield from underline(align([head, *rows], tuple(range(len(keys)))))
+    shown = MOST_SETTINGS if brief else len(rows)
+    lines = underline(align([[*keys, "seeds", *figures], *rows[:shown]], tuple(range(len(keys)))))
+    return [*lines, *([_left_out(len(rows) - shown, "setting")] if shown < len(rows) else [])]
 
 
 def ranking(scores: Sequence[float], agents: Sequence[SweepAgent]) -> list[str]:

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 from jaxtrade.config import RunConfig, digest_of, make_config, read_values
 from jaxtrade.config.learners import TUNABLE
 from jaxtrade.config.load import SweepAgent, agents_of, changed_config, config_of, module_names
-from jaxtrade.config.sweep import SweepConfig, examples_of, flat, range_of
+from jaxtrade.config.sweep import FOLLOWS, SweepConfig, examples_of, flat, range_of
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import files, rundir
 from jaxtrade.storage import digests
-from jaxtrade.text import several
+from jaxtrade.text import NOTE, several
 
 # The folder of a sweep that needs several programs, or of a search.
 
@@ -206,6 +206,19 @@ def _group(config: RunConfig, agents: Sequence[SweepAgent], deciding: Sequence[s
         tuple(agent.index for agent in agents),
         {key: first.overrides[key] for key in deciding if key in first.overrides},
     )
+
+
+def note_fixed_ends(config: RunConfig) -> Iterator[str]:
+    """Yield a note on each schedule whose start the settings of a sweep change, but not its end."""
+    if not config.sweep.on:
+        return
+    alone = [config_of(config, agent) for agent in agents_of(config)[:: config.sweep.seeds]]
+    learners = [getattr(each, each.algorithm, None) for each in alone]
+    for start, end in FOLLOWS.items():
+        starts, ends = ({getattr(each, key, None) for each in learners} for key in (start, end))
+        if len(starts) > 1 and len(ends) == 1 and None not in starts | ends:
+            name = f"{config.algorithm}.{end}"
+            yield f"{NOTE}{name} is not swept: it is {ends.pop():g} at the end of every setting"
 
 
 def announcement(groups: Sequence[SweepGroup]) -> str:

@@ -31,6 +31,7 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.sharding import MeshDevices
 from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs import rundir, xla_settings
+from jaxtrade.runs.agents import note_fixed_ends
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.initial_state import METRICS, InitialState
 from jaxtrade.runs.memory import memory_notes
@@ -337,6 +338,7 @@ def _about_the_run(job: Job) -> Iterator[str]:
         yield setup.plan.message
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
+    yield from note_fixed_ends(job.config)
     yield from describe_impact(job.config.shared)
     if isinstance(setup.place, MeshDevices):
         yield setup.place.describe()
