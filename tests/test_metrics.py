@@ -95,6 +95,12 @@ def test_a_learner_that_reports_little_gets_a_short_line():
     assert progress_line([short]) == "update 1/40  steps 1,000  54,321 steps/s  eta 1:02:05"
 
 
+def test_steps_of_one_agent_are_told_from_the_speed_of_all():
+    many = {"finite/each": [1.0] * 8}
+    parts = progress_line([row(1) | many]).split("  ")
+    assert parts[1:3] == ["steps 1,000 of each of 8 agents", "54,321 steps/s together"]
+
+
 def test_jsonl_has_one_row_per_update_and_null_for_undefined(tmp_path):
     path = tmp_path / "metrics.jsonl"
     sink = JsonlSink(path)

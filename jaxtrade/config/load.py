@@ -477,14 +477,14 @@ class SweepAgent(NamedTuple):
     overrides: Values
 
     @property
+    def chosen(self) -> str:
+        """What its setting has of its own, for people: "ppo.learning_rate=0.001"."""
+        return ", ".join(f"{key}={setting_text(value)}" for key, value in self.overrides.items())
+
+    @property
     def text(self) -> str:
         """What the agent has of its own, for people: "ppo.learning_rate=0.001, seed 3"."""
-        return ", ".join(
-            [
-                *(f"{key}={setting_text(value)}" for key, value in self.overrides.items()),
-                f"seed {self.seed}",
-            ]
-        )
+        return ", ".join([*filter(None, [self.chosen]), f"seed {self.seed}"])
 
 
 def setting_text(value: Any) -> str:

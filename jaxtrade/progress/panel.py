@@ -25,7 +25,7 @@ from jaxtrade.progress.screen import (
     panel_closed,
     panel_opened,
 )
-from jaxtrade.storage.sinks import panel_line, per_episode, progress_line
+from jaxtrade.storage.sinks import count_agents, panel_line, per_episode, progress_line
 from jaxtrade.text import printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WIDTH = 100  # columns; the panel is not wider
 PER_SECOND = 4  # redraws
 BARS = "▁▂▃▄▅▆▇█"
-SPARK, BAR, NAME, CLOCK = 36, 24, 10, 8  # columns
+SPARK, BAR, NAME, CLOCK = 36, 18, 10, 8  # columns
 LEAST_SHARE = 0.005  # of an action that is shown
 STYLES = (("warning:", "yellow"), ("error:", "bold red"), ("note:", "dim"))
 
@@ -195,12 +195,13 @@ class PhasePanel(Screen):
         )
 
     def _training(self, phase: ShownPhase, last: Row) -> RenderableType:
-        speed = f"{last['steps_per_second']:,.0f} steps/s"
+        speed, agents = f"{last['steps_per_second']:,.0f} steps/s", count_agents(last)
+        steps = f"{f'{agents} x ' if agents > 1 else ''}{last['steps']:,.0f} steps"
         if not phase.lasts:
-            return Text(f"{last['steps']:,.0f} steps, {speed}")
+            return Text(f"{steps}, {speed}")
         left = max(0.0, last["eta_seconds"])
         text = Text(
-            f"{100 * last['update'] / last['total_updates']:3.0f} %  {last['steps']:,.0f} steps  "
+            f"{100 * last['update'] / last['total_updates']:3.0f} %  {steps}  "
             f"eta {duration(left)}  {speed}",
             no_wrap=True,
             overflow="ellipsis",

@@ -38,7 +38,15 @@ from jaxtrade.runs.memory import memory_notes
 from jaxtrade.runs.setup import Setup, metric_names, monitor_sink, policies_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.sinks import Columns, JsonlSink, LogSink, MetricSink, Names, TensorBoardSink
+from jaxtrade.storage.sinks import (
+    Columns,
+    JsonlSink,
+    LogSink,
+    MetricSink,
+    Names,
+    TensorBoardSink,
+    per_agent,
+)
 from jaxtrade.storage.sizes import tree_bytes
 from jaxtrade.storage.status import StatusSink
 from jaxtrade.storage.trackers import TrackedRun, TrackerSink, run_name
@@ -468,9 +476,10 @@ def training_footer(job: Job, trained: TrainResult, controller: Controller | Non
     """
     if trained.history:
         labels = health_labels(job.setup.algorithm.info.health)
+        of, together = per_agent(job.setup.stack.count)
         yield (
-            f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
-            f"{trained.compile_seconds:.1f} s"
+            f"trained {trained.steps:,} steps{of} at {trained.steps_per_second:,.0f} steps/s{together}, after "
+            f"compiling for {trained.compile_seconds:.1f} s"
         )
         failed = [
             f"{labels[name]} {value:.3g} FAILED"

@@ -338,7 +338,8 @@ def _draw(job: Job, controller: Controller | None, results: Results, steps: int)
     scores, best = (
         (controller.state.scores, controller.state.best_update) if controller else ((), None)
     )
-    curves = training.plot_training(history(job.path), metrics, title, scores, best)
+    settings = [agent.chosen for agent in job.setup.stack.swept]
+    curves = training.plot_training(history(job.path), metrics, title, scores, best, settings)
     style.write(curves, job.path / "training.png")
     if config.advisor.on:
         advice_evaluation.draw(

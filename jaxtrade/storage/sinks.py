@@ -100,6 +100,19 @@ def by_name(row: Row, names: Names) -> dict[str, Any]:
     }
 
 
+def count_agents(row: Row) -> int:
+    """Count the agents that a row is of."""
+    return next((len(value) for name, value in row.items() if name.endswith(EACH)), 1)
+
+
+def per_agent(agents: int) -> tuple[str, str]:
+    """Return what follows the steps of one agent, and the speed of all agents.
+
+    Both are empty for a single agent.
+    """
+    return (f" of each of {agents} agents", " together") if agents > 1 else ("", "")
+
+
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
@@ -117,10 +130,11 @@ def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
     finish none. It is left out if the learner reports none.
     """
     last = rows[-1]
+    of, together = per_agent(count_agents(last))
     parts = [
         f"update {last['update']:.0f}/{last['total_updates']:.0f}",
-        f"steps {last['steps']:,.0f}",
-        f"{_metric(last.get('steps_per_second'), ',.0f')} steps/s",
+        f"steps {last['steps']:,.0f}{of}",
+        f"{_metric(last.get('steps_per_second'), ',.0f')} steps/s{together}",
         f"eta {clock_time(last['eta_seconds'])}",
     ]
     if "episode_reward" in last:

@@ -340,7 +340,31 @@ def test_seeds_are_a_median_and_a_band():
     assert entropy.lines[0].get_ydata().tolist() == [2.0, 2.0]
     band = entropy.collections[0].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (1.0, 9.0)
-    assert any("3 seeds: line = median" in text.get_text() for text in figure.texts)
+    assert any("3 seeds: median and range" in text.get_text() for text in figure.texts)
+
+
+@pytest.mark.parametrize("settings", [2, 7])
+def test_a_sweep_has_a_line_for_each_setting_and_no_mean_of_them(settings):
+    rates = [10.0**-i for i in range(settings)]
+    each = [rate for rate in rates for _ in range(2)]
+    many = {"learning_rate/each": each, "entropy/each": each, "episode_reward/each": each}
+    figure = training.plot_training(
+        [row(i, learning_rate=0.5, **many) for i in range(1, 4)],
+        ["entropy", "learning_rate"],
+        "t",
+        settings=[f"ppo.learning_rate={rate:g}" for rate in each],
+    )
+    _, _, entropy, rate = figure.axes
+    assert [line.get_ydata()[0] for line in rate.lines] == rates
+    assert not rate.collections
+    few = settings <= len(training.COLORS)
+    assert len(entropy.lines) == (settings if few else 1)
+    assert len(entropy.collections) == (0 if few else 1)  # the band
+    assert [len(found.get_texts()) for found in figure.legends] == ([settings] if few else [])
+    assert overlaps(figure) == []
+    about = " ".join(text.get_text() for text in figure.texts)
+    assert "seeds:" not in about
+    assert few or f"{2 * settings} agents of {settings} settings" in about
 
 
 def test_the_best_checkpoint_is_marked_in_every_panel():

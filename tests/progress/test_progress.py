@@ -166,6 +166,13 @@ def test_a_panel_needs_a_terminal_that_can_show_it(tty, changes, live):
     assert isinstance(open_screen("t", stream=io.StringIO(), environ=TERMINAL), Plain)
 
 
+def test_the_panel_counts_agents_beside_the_steps_of_one(tty):
+    panel = PhasePanel("jaxtrade train", tty[0])
+    panel.write([row(2, **{"finite/each": [1.0] * 16, "steps": 409_600})])
+    panel.phases = _phases()
+    assert "16 x 409,600 steps  eta 1:05  54,321 steps/s" in drawn(panel)
+
+
 def test_the_panel_shows_phases_and_the_figures_of_the_training(tty):
     panel = PhasePanel("jaxtrade train", tty[0])
     panel.describe(NAMES, COLUMNS)

@@ -11,12 +11,14 @@ import numpy as np
 from jaxtrade.evaluation.plots import style
 from jaxtrade.evaluation.plots.style import LOOKS
 from jaxtrade.formatting import MINUS, share, short_number
-from jaxtrade.storage.sinks import EACH
+from jaxtrade.storage.sinks import EACH, count_agents
 from jaxtrade.text import several
 
 MOST_POINTS = 400  # more updates are averaged in groups
 FEW = 30  # updates up to which each is marked by a point
 LONGEST = 22  # characters of an action's name
+LONGEST_SETTING, LEGEND_COLUMNS = 50, 3  # characters of a setting in the legend
+COLORS = LOOKS["advisors"]  # of settings, and of advisors
 RETURN, SHARES = "episode_reward", "action_share"
 LABELS = {
     RETURN: "Return per episode, sum of rewards",
@@ -40,7 +42,12 @@ FLOOR = {"explained_variance": -1.0}  # lower values say no more, and would hide
 
 @style.apply_style
 def plot_training(
-    rows: Rows, metrics: Sequence[str], title: str, scores: Scores = (), best: int | None = None
+    rows: Rows,
+    metrics: Sequence[str],
+    title: str,
+    scores: Scores = (),
+    best: int | None = None,
+    settings: Sequence[str] = (),
 ) -> Any:
     """Draw the curves of a training run as a matplotlib Figure; None for a run without rows.
 
@@ -53,6 +60,7 @@ def plot_training(
         scores: (update, score) of evaluations on validation sessions.
         best: the update of the best one, whose state the run has kept. Default: that of the
             highest score.
+        settings: of a sweep, that of each agent. Each has a line, if there are few.
     """
     if not rows:
         return None
@@ -67,12 +75,25 @@ def plot_training(
     count = len(panels) + bool(scores)
     columns = 2 if count > 1 else 1
     lines = max(1, math.ceil(count / columns))
-    height = 0.95 + 2.15 * lines
-    figure = style.new_figure(11.5, height, title, _about(rows, best))
+    known = list(dict.fromkeys(settings))
+    by_setting = 1 < len(known) <= len(COLORS)
+    top = 0.95 + (0.24 * math.ceil(len(known) / LEGEND_COLUMNS) if by_setting else 0)
+    height = top + 2.15 * lines
+    figure = style.new_figure(11.5, height, title, _about(rows, best, settings))
     axes = np.atleast_1d(figure.subplots(lines, columns, sharex=True)).ravel()
-    figure.subplots_adjust(top=1 - 0.95 / height, bottom=0.5 / height, **LOOKS["training frame"])
+    figure.subplots_adjust(top=1 - top / height, bottom=0.5 / height, **LOOKS["training frame"])
     for axis, name in zip(axes, panels, strict=False):
-        (_shares if name == SHARES else _curve)(axis, rows, name)
+        if name == SHARES:
+            _shares(axis, rows, name)
+        else:
+            _curve(axis, rows, name, settings)
+    if by_setting:
+        figure.legend(
+            axes[0].lines[: len(known)],
+            [_short(each, LONGEST_SETTING) for each in known],
+            bbox_to_anchor=(0.008, 1 - 0.62 / height),
+            **LOOKS["settings legend"],
+        )
     if scores:
         _scores(axes[len(panels)], rows, scores, best)
     for axis in axes[count:]:
@@ -98,17 +119,22 @@ def _at(rows: Rows, update: int) -> float:
     return update * float(rows[-1]["steps"]) / float(rows[-1]["update"])
 
 
-def _about(rows: Rows, best: int | None = None) -> str:
-    last = rows[-1]
-    agents = next((len(value) for name, value in last.items() if name.endswith(EACH)), 1)
+def _about(rows: Rows, best: int | None, settings: Sequence[str]) -> str:
+    last, known = rows[-1], len(set(settings))
+    agents = count_agents(last)
+    times, together = (f"{agents} x ", " together") if agents > 1 else ("", "")
     parts = [
-        f"{last['steps']:,.0f} steps in {several(int(last['update']), 'update')}",
-        f"{last['steps_per_second']:,.0f} steps/s",
+        f"{times}{last['steps']:,.0f} steps in {several(int(last['update']), 'update')}",
+        f"{last['steps_per_second']:,.0f} steps/s{together}",
     ]
-    if agents > 1:
-        parts.append(f"{agents} seeds: line = median, band = lowest to highest")
+    if 1 < known <= len(COLORS):
+        seeds = agents // known
+        parts.append(f"line = {f'median of {seeds} seeds' if seeds > 1 else 'one agent'}")
+    elif agents > 1:
+        whose = f"{agents} agents of {known} settings" if known > 1 else f"{agents} seeds"
+        parts.append(f"{whose}: median and range")
     if best is not None:
-        parts.append(f"dotted line: best on validation, update {best:,}")
+        parts.append(f"dotted: best on validation, update {best:,}")
     return "   ·   ".join(parts)
 
 
@@ -141,7 +167,7 @@ def _along(rows: Rows, name: str = "steps") -> np.ndarray:
     return thin(np.array([float(row[name]) for row in rows]))
 
 
-def _curve(axis: Any, rows: Rows, name: str) -> None:
+def _curve(axis: Any, rows: Rows, name: str, settings: Sequence[str] = ()) -> None:
     values = thin(by_agent(rows, name))
     cut = ""
     if name in FLOOR and (values < FLOOR[name]).any():
@@ -154,6 +180,29 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
     axis.set_title(label + (cut if known.any() else ": undefined throughout"))
     if not known.any():
         return
+    _lines(axis, x, values, name, settings)
+    if name in FROM_ZERO and np.nanmin(values) >= 0 < np.nanmax(values):
+        axis.set_ylim(0, 1.06 * np.nanmax(values))
+    if name in (RETURN, "explained_variance"):
+        axis.axhline(0, **LOOKS["zero below"])
+
+
+def _lines(
+    axis: Any, x: np.ndarray, values: np.ndarray, name: str, settings: Sequence[str]
+) -> None:
+    """Draw the agents: a line for each setting, or if these are many a median and a band.
+
+    The step sizes of many settings have no median: nobody trained with it.
+    """
+    clip = np.isfinite(values).any(axis=1).sum() > FEW
+    each = list(dict.fromkeys(settings))
+    if 1 < len(each) <= len(COLORS) or (len(each) > 1 and name == "learning_rate"):
+        for i, setting in enumerate(each):
+            own = values[:, [other == setting for other in settings]]
+            color = COLORS[i] if len(each) <= len(COLORS) else style.COLOURS["grey"]
+            _median(axis, x, own, color, clip_on=clip)
+        return
+    known = np.isfinite(values).any(axis=1)
     if values.shape[1] > 1:
         axis.fill_between(
             x[known],
@@ -161,11 +210,7 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
             np.nanmax(values[known], axis=1),
             **LOOKS["band"],
         )
-    _median(axis, x, values, style.WON, clip_on=known.sum() > FEW)
-    if name in FROM_ZERO and np.nanmin(values) >= 0 < np.nanmax(values):
-        axis.set_ylim(0, 1.06 * np.nanmax(values))
-    if name in (RETURN, "explained_variance"):
-        axis.axhline(0, **LOOKS["zero below"])
+    _median(axis, x, values, style.WON, clip_on=clip)
 
 
 def _median(
@@ -236,7 +281,6 @@ LONGEST_NAME = 36  # characters of an advisor's name where there are several
 COLUMNS = 3  # of the legend
 LABELLED = 2  # advisors up to which each point has its numbers; more would cover each other
 DODGE = 0.013  # confidence between the points of two advisors in one range
-COLORS = LOOKS["advisors"]
 
 
 class Advisor(NamedTuple):
