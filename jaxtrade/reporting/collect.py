@@ -282,13 +282,20 @@ def _in_sample(choice: ReportChoice) -> dict[str, Any] | None:
 
 
 def _seeds(choice: ReportChoice) -> schema.Figures | None:
-    """Return the net profit of every agent of the run, from its evaluation.
+    """Return the label and the net profit of every agent of the run, from its evaluation.
 
     None for a run of one agent.
     """
+    from jaxtrade.training.population import Stack
+
     root = choice.run / "evaluation" / choice.split
     if not choice.agent:
         return None
+    stack = Stack.of_run(choice.config)
+    labels = {
+        stack.folder(root, number).name: stack.label(number)
+        for number in stack.numbers(choice.config.seed)
+    }
     folders = (
         sorted(path.parent for path in root.glob("*/evaluation.json"))
         if not choice.symbol
@@ -300,7 +307,7 @@ def _seeds(choice: ReportChoice) -> schema.Figures | None:
         nets[folder.relative_to(root).parts[0]] = next(iter(agents.values()))["strategy"][
             "net_profit"
         ]
-    return {"shown": choice.agent, "net": nets}
+    return {"shown": choice.agent, "labels": labels, "net": nets}
 
 
 def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageClock) -> MarkedEquity:

@@ -21,6 +21,7 @@ provenance: versions, commit, device, digests.
 
 seeds: the agents of a run with several; None for a run of one.
     shown: the one that the report is about.
+    labels: agent -> its seed, of a sweep its number and its setting.
     net: agent -> net profit.
 
 statistics: of daily net profit, account rules off. docs/believe_numbers.md explains each.

@@ -446,12 +446,13 @@ class RunResult(_RunView):
         return lines
 
     def __repr__(self) -> str:
+        count = len(self.evaluations)
         return short_repr(
             "RunResult",
             str(self.path),
-            several(len(self.evaluations), "agent"),
+            several(count, "agent"),
             f"{'finished' if self.exit_code == 0 else 'a health check failed'}",
-            repr(self.evaluation),
+            f"{f'agent 0 of {count}: ' if count > 1 else ''}{self.evaluation!r}",
         )
 
     def _repr_html_(self) -> str:

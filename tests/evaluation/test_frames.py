@@ -106,6 +106,8 @@ def test_reprs_are_short(result):
     assert not missing(text, "500 updates", "2,048,000 steps", "3.2 s", "failed entropy")
     run = RunResult(Path("runs/some"), training, {0: result}, 1)
     assert not missing(repr(run), "RunResult(runs/some", "EvaluationResult(ES")
+    many = RunResult(Path("runs/some"), training, dict.fromkeys(range(8), result), 1)
+    assert not missing(repr(many), "agent 0 of 8: EvaluationResult(ES")
     assert len(repr(run)) <= 300
     assert run.trades.equals(result.trades)
     assert result._repr_html_() in run._repr_html_()

@@ -404,9 +404,15 @@ def made_run(
     optional=False,
     labels=(),
     seeds=1,
+    swept=False,
 ):
-    """Write the folder of a run with an evaluation on its test sessions, by each of its seeds."""
-    config = load_config("quickstart", [f"train.num_seeds={seeds}"])
+    """Write the folder of a run with an evaluation on its test sessions, by each of its seeds.
+
+    swept: a setting for each instead of a seed.
+    """
+    rates = [10.0**-i for i in range(1, seeds + 1)]
+    many = f'sweep.keys={{"ppo.learning_rate": {rates}}}' if swept else f"train.num_seeds={seeds}"
+    config = load_config("quickstart", [many])
     manifest = json.loads((OLD / "manifest.json").read_text(encoding="utf-8"))
     rundir.create_run(
         path, config, manifest | {"config_sha256": config.digest(), "data_sha256": DATA}
@@ -414,7 +420,7 @@ def made_run(
     for seed in range(seeds):
         folder = path / "evaluation" / "test"
         _evaluation(
-            folder if seeds == 1 else folder / f"seed_{seed}",
+            folder if seeds == 1 else folder / (f"agent_{seed:03d}" if swept else f"seed_{seed}"),
             seed,
             sessions,
             each,

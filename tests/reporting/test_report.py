@@ -509,3 +509,11 @@ def test_figures_without_a_digest_are_compared_with_the_records(tmp_path, key, v
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(DataError, match=f"evaluation.json says {key} {value}"):
         report_of(run)
+
+
+def test_a_sweep_names_each_agent_with_its_setting(tmp_path):
+    run = made_run(tmp_path / "swept", seeds=2, swept=True)
+    html = report_of(run, agent=1).html
+    for i, rate in enumerate(("0.1", "0.01")):
+        assert f"agent {i} (ppo.learning_rate={rate}, seed 0)" in html
+    assert "agent 001" not in html

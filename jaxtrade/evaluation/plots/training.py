@@ -134,7 +134,7 @@ def _about(rows: Rows, best: int | None, settings: Sequence[str]) -> str:
         whose = f"{agents} agents of {known} settings" if known > 1 else f"{agents} seeds"
         parts.append(f"{whose}: median and range")
     if best is not None:
-        parts.append(f"dotted: best on validation, update {best:,}")
+        parts.append(f"dotted: best validation, update {best:,}")
     return "   ·   ".join(parts)
 
 
