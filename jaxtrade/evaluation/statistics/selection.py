@@ -23,7 +23,7 @@ from jaxtrade.evaluation.statistics.resampling import (
     student_over_normal,
     too_few,
 )
-from jaxtrade.text import state_shortfall
+from jaxtrade.text import several, state_shortfall
 
 _NORMAL = NormalDist()
 _EULER = 0.5772156649015329  # Euler and Mascheroni's constant
@@ -370,12 +370,15 @@ def _ratios(
 def _make_undefined(net: np.ndarray, splits: int) -> str | None:
     days, trials = net.shape
     lacks = [
-        f"it {state_shortfall(least, noun, found)}"
+        (least, noun, found)
         for least, noun, found in ((MIN_TRIALS, "trial", trials), (2 * splits, "day", days))
         if found < least
     ]
+    if len(lacks) > 1:
+        wanted = " and ".join(several(least, noun) for least, noun, _ in lacks)
+        return f"it needs {wanted}, there are {' and '.join(str(found) for *_, found in lacks)}"
     if lacks:
-        return " and ".join(lacks)
+        return f"it {state_shortfall(*lacks[0])}"
     return "no trial varies from day to day" if np.ptp(net, axis=0).max() == 0 else None
 
 
