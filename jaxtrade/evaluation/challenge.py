@@ -42,7 +42,7 @@ from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.result import EvaluationResult
 from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
 from jaxtrade.evaluation.statistics.resampling import day_blocks
-from jaxtrade.formatting import NOT_AVAILABLE, format_number, share
+from jaxtrade.formatting import NOT_AVAILABLE, format_number, name_agent, share
 from jaxtrade.text import align, several
 
 _AT_ONCE = 20_000  # accounts
@@ -352,9 +352,12 @@ def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
     passed = getattr(odds, "passed", None)
     ends = passed and passed.interval
     return (
-        name,
+        name_agent(name),
         share(getattr(passed, "value", None)),
-        *(f"+-{share(getattr(passed, name, None))}" for name in ("monte_carlo", "days")),
+        *(
+            NOT_AVAILABLE if (error := getattr(passed, name, None)) is None else f"+-{share(error)}"
+            for name in ("monte_carlo", "days")
+        ),
         f"{share(ends.low)} to {share(ends.high)}" if ends else NOT_AVAILABLE,
         *(
             share(getattr(getattr(odds, fate, None), "value", None))
