@@ -572,9 +572,12 @@ def evidence_lines(pooled: dict[str, Any]) -> Iterator[str]:
     """Yield the lines below the printed table. pooled: as in `walkforward.json`."""
     tested, days = pooled["spa"], pooled["independent_days"]
     yield (
-        "is every baseline beaten by some seed? "
-        + (f"n/a ({tested['why']})" if tested["p"] is None else f"p = {tested['p']:.3f}")
-        + " (SPA; below 0.05 would say yes)"
+        "is every baseline beaten by some seed (SPA)? "
+        + (
+            f"n/a ({tested['why']})"
+            if tested["p"] is None
+            else f"p = {tested['p']:.3f}; below 0.05 says yes"
+        )
     )
     yield f"probability that a seed earns more than {_improvements(pooled['improvement'])}"
     figures = (
