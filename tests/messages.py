@@ -14,10 +14,10 @@ def missing(message, *facts):
 
 
 @contextmanager
-def refused(*facts, kind=ConfigError):
+def refused(*facts, kind: type[Exception] = ConfigError):
     """What is done inside raises an error that names the facts."""
     with pytest.raises(kind) as error:
-        yield
+        yield error
     assert not missing(str(error.value), *facts)
 
 

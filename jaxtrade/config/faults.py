@@ -577,3 +577,32 @@ def explain_folder(path: Path) -> str:
         return ""
     run = shlex.quote(str(path))
     return f"; it is a run: jaxtrade evaluate {run}, or jaxtrade train --resume {run}"
+
+
+def explain_gymnasium(environment: Any) -> str:
+    """Say what to do with an environment of Gymnasium, or its name, which no learner can train on."""
+    known = environment if isinstance(environment, str) else None
+    known = known or getattr(getattr(environment, "spec", None), "id", None)
+    name = known or getattr(environment, "__name__", type(environment).__name__)
+    gymnax = (
+        f"If gymnax has it: env, params = jt.from_gymnax('{known}'). Else write"
+        if known
+        else "Write"
+    )
+    return (
+        f"{name} steps in Python, and jaxtrade's learners are compiled together with their environment. "
+        f"{gymnax} it as a task ('An environment becomes a task' in docs/sb3.md), or with jax.numpy as a "
+        "jaxtrade.types.Env (six functions), or train on it with Stable-Baselines3. The other way, "
+        "jaxtrade's market in Gymnasium, is jt.to_gymnasium (docs/interop.md)"
+    )
+
+
+def explain_object(found: Any) -> str:
+    """Say what to do with an object that was given as a configuration."""
+    steps = hasattr(found, "step") and hasattr(found, "reset")
+    if steps and not (hasattr(found, "action_mask") or hasattr(found, "step_env")):
+        return f"configuration: {explain_gymnasium(found)}"
+    return (
+        f"configuration <{type(found).__name__}>: expected a file, a shipped name such as 'quickstart', or a "
+        f"RunConfig{FOREIGN['env'] if steps else ''}"
+    )

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,7 @@ from jaxtrade.config.faults import (
     drop_faulty,
     explain_bars_file,
     explain_folder,
+    explain_object,
     faults_of,
     flatten_settings,
     sections_of,
@@ -246,6 +248,8 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
     """
     if name is None:
         return _apply_changes({}, "defaults", set, settings)
+    if not isinstance(name, str | os.PathLike):
+        raise ConfigError(explain_object(name))
     path = config_path(str(name))
     return _apply_changes(locate(read_values(path), path.parent), name_config(path), set, settings)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.config.faults import explain_gymnasium
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.state import strong_types
 from jaxtrade.types import Array, Outcome, PyTree
@@ -105,11 +106,4 @@ def from_gymnasium(environment: Any) -> NoReturn:
 
     An environment of Gymnasium steps in Python, so no compiled program can hold it.
     """
-    spec = getattr(environment, "spec", None)
-    name = environment if isinstance(environment, str) else getattr(spec, "id", "NAME")
-    raise ConfigError(
-        f"from_gymnasium: {name} steps in Python, and jaxtrade's learners are compiled together with "
-        f"their environment. If gymnax has it: env, params = jt.from_gymnax('{name}'). Else train on it "
-        "with Stable-Baselines3, or write it with jax.numpy as a jaxtrade.types.Env (six functions). The "
-        "other way, jaxtrade's market in Gymnasium, is jt.to_gymnasium (docs/interop.md)"
-    )
+    raise ConfigError(f"from_gymnasium: {explain_gymnasium(environment)}")

@@ -107,7 +107,7 @@ def require_env(env: Any) -> None:
             "pure JAX functions (jaxtrade.types.Env), because it is compiled with it. Take "
             "jt.make_env(config) for trading; `env, params = jt.from_gymnax(NAME)` for an environment "
             "of gymnax; or write a jaxtrade.types.Env of your own (six members). Gymnasium's step in Python: "
-            "train on them with another library (docs/interop.md)"
+            "write a task ('An environment becomes a task' in docs/sb3.md)"
         )
 
 

@@ -121,6 +121,27 @@ def test_an_environment_that_steps_in_python_is_told_what_to_do():
             make(config, Stepping(), 1)
 
 
+class Unnamed(Stepping):
+    """An environment that is registered nowhere."""
+
+    spec = None
+
+
+@pytest.mark.parametrize("env", [Unnamed(), Unnamed])
+def test_an_environment_without_a_name_is_named_by_its_class(env):
+    for make in (jaxtrade.from_gymnasium, jaxtrade.run, jaxtrade.Trainer, jaxtrade.load_config):
+        with refused("Unnamed", "docs/sb3.md") as error:
+            make(env)
+        assert "from_gymnax" not in str(error.value)
+
+
+def test_what_is_no_configuration_is_refused_by_its_type():
+    with refused("<GymnaxEnv>", "make_ppo"):
+        jaxtrade.run(jaxtrade.from_gymnax("CartPole-v1")[0])
+    with refused("<int>", "RunConfig"):
+        jaxtrade.load_config(3)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize("env", [Stepping(), "Taxi-v3"])
 def test_a_run_on_another_environment_is_told_of_the_parts(env):
     for make in (jaxtrade.run, jaxtrade.Trainer):
