@@ -5,7 +5,8 @@ Importing this module registers it with gymnasium.
 Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]` hold the mask of
 the latest observation. Further keys of `info` are row (market row of the observation's bar) and, after a step,
 equity (mills relative to the start balance, before any reset), end_reason (`EndReason`) and illegal
-(True if the action was illegal; it was then executed as HOLD).
+(True if the action was illegal; it was then executed as HOLD). The last info of an episode has end, the name of
+the reason, and trades, its closed round turns (`host.list_trades`; not of several symbols in one account).
 
 `reset(seed=s)` starts the first episode of `TradingEnv.reset(jax.random.key(s))`. `reset()` starts the next episode of
 the same stream. `reset(options={"session": "2013-10-07", "row": 500})` starts at a chosen place, see `Host.place`.
@@ -120,14 +121,16 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
                 f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}"
             )
         following, result = self._host.step(action)
+        info = _plain(step_info(result.final, result))
         if result.terminated | result.truncated:
             self._host.observed, self._prepared = None, following
+            info |= self._host.describe_end(result)
         return (
             result.final.observation,
             result.reward.item(),
             result.terminated.item(),
             result.truncated.item(),
-            _plain(step_info(result.final, result)),
+            info,
         )
 
     def action_masks(self) -> np.ndarray:
@@ -200,6 +203,10 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
                 final[i] = result.final.observation[i]
             inner: Info = {}
             _add(inner, step_info(result.final, result), done)
+            for i in np.flatnonzero(done):
+                for key, value in self._host.describe_end(result, int(i)).items():
+                    inner.setdefault(key, np.full(self.num_envs, None, object))[i] = value
+                    inner[f"_{key}"] = done.copy()
             infos |= {
                 "final_obs": final,
                 "_final_obs": done.copy(),

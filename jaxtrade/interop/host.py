@@ -7,18 +7,26 @@ arrays have a leading axis N. Below, [...] stands for both.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.dynamics import MarketEnv
-from jaxtrade.env.state import ObservationRef
+from jaxtrade.env.dynamics import MarketEnv, TradingEnv
+from jaxtrade.env.rules import of_symbol
+from jaxtrade.env.state import EndReason, Event, ExitReason, ObservationRef
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.trades import mills_at
 from jaxtrade.types import Array, PyTree
 
 OPTIONS = ("session", "row")
+FILLS = (
+    *("order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price"),
+    *("exit_quantity", "exit_price", "exit_reason"),
+)  # of `Event`
 MAX_SEED = 2**32 - 1
 
 
@@ -40,6 +48,8 @@ class StepResult(NamedTuple):
     terminated, truncated, illegal: bool[...].
     equity: int32[...], mills.
     end: int32[...], EndReason.
+    fills: int32[..., 7], `FILLS` of the step's bar; None of several symbols in one account, and
+        once `HostEnv` has noted them.
     final: the last observation of the step's own episode, before any reset.
     """
 
@@ -49,6 +59,7 @@ class StepResult(NamedTuple):
     illegal: Any
     equity: Any
     end: Any
+    fills: Any
     final: DecisionInput
 
 
@@ -99,6 +110,9 @@ def _programs(env: MarketEnv[Any], batched: bool) -> _Programs:
                 info.illegal,
                 info.equity,
                 info.end,
+                jnp.stack([getattr(info.event, name) for name in FILLS], axis=-1)
+                if isinstance(info.event, Event)
+                else None,
                 see(outcome.final_ref, params),
             ),
         )
@@ -130,6 +144,46 @@ def _to_host(tree: Any) -> Any:
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
+Fill = tuple[int, list[int]]  # market row of a bar, and its `FILLS`
+
+
+def list_trades(fills: list[Fill], params: PyTree) -> list[dict[str, Any]]:
+    """List the closed round turns of an episode, in order.
+
+    Rows are market rows of the bars with the fills, prices points with slippage, net dollars after
+    costs. A position that a curriculum opened at the start has no entry, and no trade here.
+    """
+    trades, opened = [], None
+    for row, (left, left_at, size, entry, out, out_at, why) in fills:
+        for quantity, price, reason in (
+            (left, left_at, int(ExitReason.ORDER)),
+            (size, entry, None),
+            (out, out_at, why),
+        ):
+            if not quantity:
+                continue
+            if reason is None:
+                opened = row, price
+            elif opened:
+                own = of_symbol(params, row)  # type: ignore[arg-type]
+                tick, ticks = float(str(own.contract.tick_size)), (price - opened[1]) * quantity
+                gain = int(mills_at(np.array([ticks]), np.array([row]), own)[0])
+                trades.append(
+                    {
+                        "entry_row": opened[0],
+                        "exit_row": row,
+                        "side": "long" if quantity > 0 else "short",
+                        "quantity": abs(quantity),
+                        "entry_price": round(opened[1] * tick, 10),
+                        "exit_price": round(price * tick, 10),
+                        "net": (gain - 2 * abs(quantity) * int(own.contract.commission)) / 1000,
+                        "exit_reason": ExitReason(reason).name.lower(),
+                    }
+                )
+                opened = None
+    return trades
+
+
 class HostEnv:
     """Holds the state of one environment, or of N environments.
 
@@ -143,6 +197,7 @@ class HostEnv:
             raise ConfigError(f"num_envs = {shape[0]}: expected 1 or more")
         self.env, self.shape = env, shape
         self.observed: DecisionInput | None = None
+        self._fills: list[list[Fill]] = []  # of each environment's episode so far
         self._state: Any = None
         self._params = jax.device_put(params, _cpu())
         self._programs = _programs(env, bool(shape))
@@ -186,6 +241,7 @@ class HostEnv:
                 self._state, self._params, np.int32(slot), np.int32(row)
             )
         self.observed = found = _to_host(observed)
+        self._fills = [[] for _ in range(math.prod(self.shape))]
         return found
 
     def _check_seeds(self, seeds: Any) -> np.ndarray:
@@ -202,12 +258,29 @@ class HostEnv:
 
         Ended episodes are reset.
         """
+        before = self.latest(RuntimeError, "step")
         self._state, observed, result = self._programs.step(
             self._state, np.asarray(actions, np.int32), self._params
         )
-        following, result = _to_host((observed, result))
+        fills = None if result.fills is None else np.asarray(result.fills)  # a view: no copy
+        following, result = _to_host((observed, result._replace(fills=None)))
         self.observed = following
+        if fills is not None and fills[..., (0, 2, 4)].any():
+            rows, fills = np.atleast_1d(before.row), np.atleast_2d(fills)
+            for i in np.flatnonzero(fills[:, (0, 2, 4)].any(axis=1)):
+                self._fills[i].append((int(rows[i]) + 1, fills[i].tolist()))
         return following, result
+
+    def describe_end(self, result: StepResult, number: int = 0) -> dict[str, Any]:
+        """Return `end` and `trades` of an episode that this step has ended.
+
+        number: of the environment.
+        """
+        found: dict[str, Any] = {"end": EndReason(int(np.atleast_1d(result.end)[number])).name}
+        if isinstance(self.env, TradingEnv):
+            found["trades"] = list_trades(self._fills[number], self._params)
+            self._fills[number] = []
+        return found
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
         """Find (slot, row) for the options "session" and "row", of which one or both are given.

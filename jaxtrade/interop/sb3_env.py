@@ -71,6 +71,7 @@ class SB3Trading(VecEnv):
             following = _per_env(reset_info(observed), self.num_envs)
             for i in np.flatnonzero(done):
                 infos[i]["terminal_observation"] = result.final.observation[i]
+                infos[i] |= self._host.describe_end(result, int(i))
                 self.reset_infos[i] = following[i]
         return observed.observation, result.reward, done, infos
 

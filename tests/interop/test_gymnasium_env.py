@@ -10,6 +10,7 @@ import pytest
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import GymnasiumTradingVec, to_gymnasium, to_gymnasium_vec
 from jaxtrade.interop.registration import register_envs
@@ -59,6 +60,23 @@ def test_the_same_seed_is_the_same_episode(env):
     env.reset(seed=4)
     assert [env.reset()[1]["row"] for _ in range(5)] == rows
     assert env.reset(seed=5)[1]["row"] != info["row"]
+
+
+def test_the_last_info_has_the_trades_that_made_the_equity(env):
+    random, seen = np.random.default_rng(0), 0
+    _, info = env.reset(seed=2)
+    while "end" not in info:
+        assert "trades" not in info
+        *_, info = env.step(random.choice(np.flatnonzero(info["action_mask"])))
+    for each in info["trades"]:
+        assert each["quantity"] > 0
+        assert each["entry_row"] <= each["exit_row"]
+        seen += 1
+    assert seen > 1
+    assert info["end"] == EndReason(info["end_reason"]).name
+    assert 1000 * sum(each["net"] for each in info["trades"]) == pytest.approx(info["equity"])
+    env.reset()
+    assert "trades" not in env.step(0)[-1]
 
 
 @pytest.mark.slow
