@@ -232,7 +232,7 @@ ASKED = {
         {},
         [
             "the time zone of its stamps nor whether a stamp names a bar's open or its close",
-            "NinjaTrader 8's own exports: --set data.time_zone=UTC --set data.stamp=close",
+            "settings, often UTC): --set data.time_zone=UTC --set data.stamp=close",
             "HistData: --set data.time_zone=Etc/GMT+5 --set data.stamp=open",
         ],
     ),

@@ -541,7 +541,7 @@ def check_range(
     points: float64[n] for each price field, the file's prices times `price_scale`.
     Raises DataError if most bars of a year are implausible.
     """
-    other_market, unknown, notes = False, list[int](), list[str]()
+    other_market, told, unknown, notes = False, False, list[int](), list[str]()
     years = years_of(seconds)
     for year in np.unique(years[seconds != 0]).tolist():
         bounds, limits = contract.price_range(year), contract.price_limits(year)
@@ -577,10 +577,11 @@ def check_range(
         table.fault(
             f"{int(outside.sum())} of {len(outside)} bars of {year} contradict {contract.symbol}, "
             f"{known}: they are up to {100 * most:.1f} % outside{hint}",
-            _fix(contract, price_scale, bounds, close),
+            _fix(contract, price_scale, bounds, close, told),
             names["low" if low[first] < limits[0] else "high"],
             int(np.flatnonzero(of_year)[first]),
         )
+        told = True
         other_market |= bool(2 * far.sum() > len(far))
     if other_market:
         raise table.error()
@@ -593,22 +594,34 @@ def check_range(
 
 
 def _fix(
-    contract: Contract, price_scale: float, bounds: tuple[float, float], close: np.ndarray
+    contract: Contract,
+    price_scale: float,
+    bounds: tuple[float, float],
+    close: np.ndarray,
+    told: bool,
 ) -> str:
     """Say what to set.
 
     Names the unit that the file seems to have if another power of ten brings the closes into
     the range.
+
+    told: another line has said how to read the prices all the same.
     """
     known = close[np.isfinite(close)]
     middle = float(np.median(known)) if len(known) else 0.0
     units = [scale for scale in SCALES if bounds[0] <= middle * scale <= bounds[1]]
     if middle <= 0 or len(units) != 1:
+        check = (
+            "check data.market and data.price_scale (back-adjusted prices are not tradable prices)"
+        )
         own = f"my_{contract.symbol.lower()}.yaml"
         return (
-            "check data.market and data.price_scale (back-adjusted prices are not tradable prices); "
-            "if the prices are right, give a contract file without price_ranges, --contract "
-            f"{own}: echo '{contract.file_text()}' > {own}"
+            check
+            if told
+            else (
+                f"{check}; if the prices are right, give a contract file without price_ranges, --contract "
+                f"{own}: echo '{contract.file_text()}' > {own}"
+            )
         )
     found = f"{price_scale * units[0]:.12f}".rstrip("0").rstrip(".")
     return (
