@@ -293,7 +293,14 @@ def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | Non
 def require_unused(args: argparse.Namespace, folder: Path) -> None:
     """Raise ConfigError if `--name` names a folder that exists."""
     if args.name is not None and folder.exists():
-        raise ConfigError(f"--name {args.name}: {folder} exists; choose another name")
+        from jaxtrade.runs.inventory import failed_unsaved
+
+        hint = (
+            "its run failed before it saved anything; delete it, or "
+            if failed_unsaved(folder)
+            else ""
+        )
+        raise ConfigError(f"--name {args.name}: {folder} exists; {hint}choose another name")
 
 
 def new_folder(args: argparse.Namespace, market: str, kind: str) -> Path:

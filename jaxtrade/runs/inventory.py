@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.config import read_values
-from jaxtrade.errors import ConfigError, JaxtradeError
+from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 from jaxtrade.evaluation.run_days import DAILY, WALK, read_run_days
 from jaxtrade.storage.digests import read_json
 from jaxtrade.storage.status import RunStatus, age_of, is_alive, is_quiet, read_status
@@ -178,6 +178,18 @@ def _state(status: RunStatus | None, summary: dict[str, Any] | None) -> tuple[st
         "control.patience"
     )  # a limit of time: it can go on
     return ("stopped", str(limit)) if early else ("done", None)
+
+
+def failed_unsaved(path: Path) -> bool:
+    """Return whether the run in the folder failed before its first checkpoint."""
+    others = (SWEEP, COURSE, WALK, SUMMARY, "policy")
+    if not (path / MANIFEST).is_file() or any((path / mark).exists() for mark in others):
+        return False
+    try:
+        state, _ = _state(read_status(path), None)
+    except DataError:  # its status is damaged
+        return False
+    return state in ("failed", "died") and not any((path / "checkpoints").glob("*"))
 
 
 def _progress(

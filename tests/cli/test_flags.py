@@ -11,6 +11,7 @@ from jaxtrade.cli import flags, main, shared, training
 from jaxtrade.cli.advise import run_ablation
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.errors import ConfigError
+from jaxtrade.storage.status import StatusSink
 from tests.messages import refuses
 
 
@@ -213,6 +214,19 @@ def test_wrong_values_are_refused_before_anything_is_written(
     (tmp_path / "runs" / "there").mkdir(parents=True)
     refuses(capsys, [*argv, *given], fragment)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_the_name_of_a_run_that_saved_nothing_may_be_freed(saved, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "bad"
+    (folder / "checkpoints" / ("update_4" if saved else "")).mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    status = StatusSink(folder, print, {})
+    status.note_failure(KeyError("params"))
+    status.close()
+    assert main(["train", "--name", "bad"]) == 2
+    assert ("delete it" in capsys.readouterr().err) == (not saved)
 
 
 def test_two_flags_for_one_folder_are_refused(capsys):
