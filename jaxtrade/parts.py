@@ -8,6 +8,7 @@ A new built-in part is its own module and one row here. A user's part is registe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ TASKS: Registry[Any] = Registry(
         "advised": "jaxtrade.env.tasks.base:ADVISED",
         "allocate": "jaxtrade.env.tasks.base:ALLOCATE",
     },
+    "env.task",
 )
 
 # Features of the decision bar itself that a task shows. Data reads this table, so that it need not
@@ -43,6 +45,7 @@ SAMPLERS: Registry[Any] = Registry(
         name: f"jaxtrade.env.sampler:{name}"
         for name in ("uniform", "balanced", "round_robin", "prioritised")
     },
+    "sampler.kind",
 )
 LEARNERS: Registry[Any] = Registry(
     "learner",
@@ -51,6 +54,7 @@ LEARNERS: Registry[Any] = Registry(
         "dqn": "jaxtrade.rl.dqn:LEARNER",
         "pqn": "jaxtrade.rl.pqn:LEARNER",
     },
+    "algorithm",
 )
 NETWORKS: Registry[Any] = Registry(
     "network",
@@ -58,6 +62,7 @@ NETWORKS: Registry[Any] = Registry(
         "mlp": "jaxtrade.networks.heads:make_actor_critic",
         "gru": "jaxtrade.networks.heads:make_actor_critic",
     },
+    "network.kind",
 )
 # Networks of the Q-learners, by the same names.
 Q_NETWORKS: Registry[Any] = Registry(
@@ -66,11 +71,12 @@ Q_NETWORKS: Registry[Any] = Registry(
         "mlp": "jaxtrade.networks.heads:make_q_network",
         "gru": "jaxtrade.networks.heads:make_q_network",
     },
+    "network.kind",
 )
 # Users' own alone: the built-in features are declared in `data.features.schema`, the built-in
 # advisors in `advisor.host.registry`, the built-in sections in `evaluation.results_table`.
-FEATURES: Registry[Any] = Registry("feature", {})
-ADVISORS: Registry[Any] = Registry("advisor", {})
+FEATURES: Registry[Any] = Registry("feature", {}, "env.features")
+ADVISORS: Registry[Any] = Registry("advisor", {}, "advisor.kind", "advisor.panel.kind")
 REPORT_SECTIONS: Registry[Any] = Registry("report section", {})
 # Terms that read fills of several symbols: of env.task=allocate alone.
 OF_SEVERAL = (
@@ -110,28 +116,36 @@ REWARD_TERMS: Registry[Any] = Registry(
         )
     }
     | {name: f"jaxtrade.env.portfolio.params:{name}" for name in OF_SEVERAL},
+    "reward.weights",
 )
 
 
 def find_homes(values: Mapping[str, Any]) -> dict[str, str]:
     """Find the parts of users that a configuration names -> the module of each.
 
-    values: nested plain values. Every word in them may be a name, in a sweep's settings too.
+    values: nested plain values. Those of a sweep count too.
     """
     tables = [each for each in globals().values() if isinstance(each, Registry)]
-    words = set(_words(values))
+    text = "\n".join(_lines(values))
+
+    def is_named(key: str, name: str) -> bool:
+        return bool(re.search(rf"(^|\.){re.escape(f'{key}.{name}')}($|[.:])", text, re.MULTILINE))
+
     return {
         f"{table.kind} '{name}'": home
         for table in tables
         for name, home in table.homes.items()
-        if name in words and name in table
+        if name in table and any(is_named(key, name) for key in table.keys)
     }
 
 
-def _words(value: Any) -> Iterator[str]:
-    if isinstance(value, str):  # mock:0.6 names an advisor, reward.weights.mine a term
-        yield from (value, value.partition(":")[0], value.rpartition(".")[2])
-    elif isinstance(value, Mapping | list | tuple):
-        inner = [*value, *value.values()] if isinstance(value, Mapping) else value
-        for each in inner:
-            yield from _words(each)
+def _lines(value: Any, path: str = "") -> Iterator[str]:
+    """Yield `section.key.value` of each plain value; items of a list have the path of the list."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _lines(inner, f"{path}.{key}")
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _lines(inner, path)
+    else:
+        yield f"{path}.{value}"

@@ -83,14 +83,15 @@ def _find_home() -> str:
 class Registry(Generic[PartT]):
     """Names -> parts of one kind, in the order in which they were added."""
 
-    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, built_in: Mapping[str, str], *keys: str) -> None:
         """Build the table of one kind of part.
 
         Args:
             kind: what the parts are, in error messages ("task").
             built_in: name -> `module:attribute`.
+            keys: of the configuration, in which the name of a part stands.
         """
-        self.kind = kind
+        self.kind, self.keys = kind, keys
         self._built_in = dict(built_in)
         self._added: dict[str, PartT] = {}
         self.homes: dict[str, str] = {}  # name of each part that was added -> the module to import

@@ -71,6 +71,9 @@ def test_a_plan_names_the_modules_that_a_program_has_imported_itself(own_parts, 
     assert plan_new(given, tmp_path / "run").config.imports == ("seam_used",)
     values = {"sweep": {"keys": {"sampler.kind": ["uniform", "sampler_of_seam_used"]}}}
     assert find_homes(values) == {"sampler 'sampler_of_seam_used'": "seam_used"}
+    assert find_homes({"allocate": {"actions": "sampler_of_seam_used"}}) == {}, "of another key"
+    values = {"sweep": {"settings": [{"algorithm": "learner_of_seam_used"}]}}
+    assert find_homes(values) == {"learner 'learner_of_seam_used'": "seam_used"}
 
 
 def test_a_part_belongs_to_the_module_that_was_asked_for(own_parts):
