@@ -27,7 +27,7 @@ from jaxtrade.evaluation.records import (
 )
 from jaxtrade.evaluation.results_table import rules_text
 from jaxtrade.formatting import name_agent
-from jaxtrade.reporting import schema, studies, svg, words
+from jaxtrade.reporting import schema, studies, svg
 from jaxtrade.reporting.bars import PageClock, PlacedTrade, place_trades
 from jaxtrade.reporting.studies import ReportChoice, chosen_on, read_json, trained_on
 from jaxtrade.reporting.svg import MarkedEquity
@@ -180,7 +180,7 @@ def _collect(choice: ReportChoice) -> ReportData:
     judged, trials = _collect_statistics(choice, document, meta)
     title = _title(choice, settings, shown)
     sections, about = studies.optional_sections(choice, meta.get("policy_sha256"), shown, title)
-    trained = training(choice)
+    trained, seeds = training(choice), _seeds(choice)
     data: schema.Figures = {
         "format": schema.FORMAT,
         "title": title,
@@ -190,10 +190,12 @@ def _collect(choice: ReportChoice) -> ReportData:
         # Earlier versions named the policy by its key.
         "verdict": document["verdict"].replace(f"'{shown}'", name_agent(shown)),
         "trained": describe_training(
-            choice.config, choice.agent, None if trained is None else trained["steps"]
+            choice.config,
+            seeds["labels"][seeds["shown"]] if seeds else "",
+            None if trained is None else trained["steps"],
         ),
         "in_sample": _in_sample(choice),
-        "seeds": _seeds(choice),
+        "seeds": seeds,
         "sessions": svg.sessions(marked, records.dates[traded].astype(str).tolist()),
         "accounts": svg.accounts(marked),
         "floor": svg.floor(marked, _rules(settings)),
@@ -363,7 +365,7 @@ def describe_training(config: RunConfig, agent: str, steps: int | None) -> str:
     """Say in one line how a policy was trained, and in which keys it differs from the defaults.
 
     Args:
-        agent: its folder, as `seed_3`; "" for the only one.
+        agent: its seed, of a sweep its number and setting; "" for the only one.
         steps: that were trained; None where the run does not say.
     """
     weights = ", ".join(f"{name} {weight:g}" for name, weight in config.reward.weights.items())
@@ -371,7 +373,7 @@ def describe_training(config: RunConfig, agent: str, steps: int | None) -> str:
         config.algorithm.upper(),
         f"reward preset {config.reward.preset}" + (f" (+ {weights})" if weights else ""),
         *([] if steps is None else [f"{steps:,} steps"]),
-        words.format_key(agent) or f"seed {config.seed}",
+        agent or f"seed {config.seed}",
     ]
     own, default = (
         dict(flatten(each.model_dump(mode="json"))) for each in (config, type(config)())

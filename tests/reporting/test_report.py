@@ -461,7 +461,7 @@ def test_it_says_how_the_policy_was_trained(full):
         text, "PPO", config.reward.preset, "entered -0.1", "1,024 steps", "seed 0", "and ", "more"
     )
     assert text.count("=") == 6
-    assert not missing(collect.describe_training(load_config(), "seed_3", None), "seed 3")
+    assert not missing(collect.describe_training(load_config(), "seed 3", None), "seed 3")
     assert "differs" not in collect.describe_training(load_config(), "", 1)
     assert data["trained"].split(";")[0] in full.html
 

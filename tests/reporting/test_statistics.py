@@ -99,7 +99,7 @@ def test_the_interval_of_one_policy_is_of_the_days_alone(alone):
         "no training changes a rule"
     )
     assert {each["why"] for each in found["improvement"].values()} == {studies.ONE_POLICY}
-    assert not missing(found["pbo"]["why"], "10 trials", "is 1")
+    assert not missing(found["pbo"]["why"], "10 trials and 32 days", "1 and 8")
     assert found["dsr"]["value"] == pytest.approx(found["psr"]["value"]), "one trial is not picked"
 
 
