@@ -282,7 +282,8 @@ class Result(ResultViews):
             exposure = first.strategy_figures["exposure"]
             habit = results_table.describe_habit(first.trades.side, exposure)
         ended = results_table.describe_accounts(self.settings, [first.account_figures])
-        off = " with account rules off" if ended else ""
+        comma = "," if 0 < seen < count else ""
+        off = f"{comma} with account rules off" if ended else ""
         compared = results_table.compare_agents(
             standings, f"{span}{of}{off}", unit, key if hint else "", best, bool(seen)
         )

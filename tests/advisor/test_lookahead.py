@@ -69,7 +69,7 @@ def one_ahead(method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["window", "completed", "levels"])
+@pytest.mark.parametrize("name", ["window", "find_completed", "levels"])
 @of("desk")
 def test_a_block_that_peeks_is_found(name, template, tmp_path, monkeypatch):
     monkeypatch.setattr(MarketHistory, name, one_ahead(getattr(MarketHistory, name)))

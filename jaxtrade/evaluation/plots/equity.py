@@ -252,8 +252,10 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
             )
     style.money_axis(axis, "account")
     count = agent.account_figures["accounts"]
-    axis.set_title(
-        f"{'Account' if count == 1 else f'{count} accounts'} with rules: {result.settings['account']}"
+    preset, _, changes = result.settings["account"].partition(" with ")
+    axis.set_title(  # the changes themselves do not fit beside the legend
+        f"{'Account' if count == 1 else f'{count} accounts'} with rules: {preset}"
+        f"{', changed' if changes else ''}"
     )
 
 
