@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import read_values
+from jaxtrade.config.sweep import flat
 from jaxtrade.evaluation.results_table import join_names
 from jaxtrade.evaluation.run_days import RunComparison
 from jaxtrade.evaluation.test_set_history import format_probability
@@ -29,19 +30,10 @@ def changed_keys(found: RunComparison) -> dict[str, list[Any]] | None:
     files = [Path(each.name) / "config.yaml" for each in found.runs]
     if not all(file.is_file() for file in files):
         return None
-    configs = [dict(flatten(read_values(file, exact=True))) for file in files]
+    configs = [dict(flat(read_values(file, exact=True))) for file in files]
     keys = dict.fromkeys(itertools.chain.from_iterable(configs))
     values = {key: [each.get(key, ABSENT) for each in configs] for key in keys}
     return {key: each for key, each in values.items() if any(own != each[0] for own in each)}
-
-
-def flatten(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each key of a configuration with its sections, as `reward.preset`, and its value."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 def same_trades(found: RunComparison) -> list[list[str]]:

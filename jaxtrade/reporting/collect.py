@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.sweep import flat
 from jaxtrade.data.members import symbols_of
 from jaxtrade.env.state import EndReason
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.comparison_table import flatten
 from jaxtrade.evaluation.records import (
     ABSENT,
     BAR_COLUMNS,
@@ -375,9 +375,7 @@ def describe_training(config: RunConfig, agent: str, steps: int | None) -> str:
         *([] if steps is None else [f"{steps:,} steps"]),
         agent or f"seed {config.seed}",
     ]
-    own, default = (
-        dict(flatten(each.model_dump(mode="json"))) for each in (config, type(config)())
-    )
+    own, default = (dict(flat(each.model_dump(mode="json"))) for each in (config, type(config)()))
     keys = [
         f"{key}={value}" if len(str(value)) <= LONGEST_VALUE else key
         for key, value in own.items()
