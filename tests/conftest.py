@@ -13,6 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
+from jaxtrade import parts
+from jaxtrade.registry import Registry
 from jaxtrade.runs.rundir import PLACES
 from jaxtrade.storage.programs import cache_folder
 from tests.compiling import Compilation, flags
@@ -209,6 +211,16 @@ def compilation(request):
     jax.config.update("jax_disable_most_optimizations", light)
     os.environ[LIGHT], COMPILATION.plain = "1" if light else "0", plain
     os.environ["XLA_FLAGS"] = flags(FLAGS, plain)
+
+
+@pytest.fixture(autouse=True)
+def own_parts_are_forgotten():
+    """What a test registers is gone after it: which files share a process is chance."""
+    with pytest.MonkeyPatch.context() as patch:
+        for table in (found for found in vars(parts).values() if isinstance(found, Registry)):
+            for name in ("_added", "homes"):
+                patch.setattr(table, name, dict(getattr(table, name)))
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

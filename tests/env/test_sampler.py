@@ -130,9 +130,7 @@ def test_episodes_start_in_the_session_that_the_sampler_draws():
     assert ((rows >= np.asarray(table.first)[ids]) & (rows <= np.asarray(table.last)[ids])).all()
 
 
-def test_a_sampler_of_ones_own_is_chosen_by_name(monkeypatch):
-    monkeypatch.setattr(SAMPLERS, "_added", {})
-
+def test_a_sampler_of_ones_own_is_chosen_by_name():
     @register_sampler
     def always_the_last(weights, seed, episode, sessions):
         return sessions.count - 1

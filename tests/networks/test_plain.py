@@ -24,9 +24,8 @@ class Mine(nn.Module):
 
 
 @pytest.fixture
-def made(monkeypatch):
+def made():
     """(name, network) -> what `network.kind=NAME` makes."""
-    monkeypatch.setattr(NETWORKS, "_added", dict(NETWORKS._added))
 
     def register(name, network):
         jaxtrade.register_network(name, network)

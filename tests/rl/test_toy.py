@@ -115,9 +115,8 @@ def toy_of(config, env, total_updates, **options):
     return make_toy(env, total_updates, config.rollout.num_envs, config.rollout.num_steps)
 
 
-def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
+def test_registered_it_is_a_learner_of_the_command_line(tmp_path):
     """`algorithm: toy` trains, is saved, evaluated, loaded and evaluated again."""
-    monkeypatch.setattr(LEARNERS, "_added", {})
     LEARNERS.register("toy", LearnerKind(toy_of, toy_policy))
     config = load_config(
         "quickstart",
