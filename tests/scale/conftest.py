@@ -1,5 +1,8 @@
 """Runs that nothing stopped, and the programs that all runs of this folder share."""
 
+from pathlib import Path
+
+import jax
 import pytest
 
 from tests.scale.started import STRICT, TRAIN, trained
@@ -7,7 +10,8 @@ from tests.scale.started import STRICT, TRAIN, trained
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("programs")
+    """The folder of all tests, so that no two workers compile the same program."""
+    return Path(jax.config.jax_compilation_cache_dir or tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture(scope="session")
