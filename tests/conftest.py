@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 
 import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
 from jaxtrade import parts
-from jaxtrade.data import market
 from jaxtrade.registry import Registry
 from jaxtrade.runs.rundir import PLACES
 from jaxtrade.storage.programs import cache_folder
@@ -22,10 +21,6 @@ from tests.compiling import Compilation, flags
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
-# Loading a market gives freed memory back. Where a process has compiled much, looking through its
-# heap takes a tenth of a second each time, so that here it is done between files only. Child
-# processes are as they are.
-RELEASE_MEMORY = market.release_memory
 # Python looks through all its objects for garbage again and again, and here they are millions.
 SELDOM = (100_000, 50, 1_000)  # see gc.set_threshold
 
@@ -183,7 +178,6 @@ def pytest_configure(config):
         False  # xdist would put files with many tests first, whatever their kind
     )
     COMPILATION.install()
-    market.release_memory = lambda: None
     jax.jit(lambda x: x + 1)(
         0
     )  # XLA reads its flags now, and never again: `compilation` sets those of child processes
@@ -240,7 +234,6 @@ def pytest_runtest_protocol(item, nextitem):
     if last_of_file and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
         gc.collect()
-        RELEASE_MEMORY()
     return result
 
 

@@ -236,7 +236,7 @@ def build_market(
             without seconds, or missing rates, or rates that are not needed.
     """
     require_seconds(config, seconds is not None or path is not None)
-    release_memory()  # what reading the files left
+    release_memory(bars)  # what reading the files left
     passages = (
         () if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
     )
@@ -257,7 +257,7 @@ def build_market(
     rows = decision_sessions(bars, schedule, config)
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, config))
-    release_memory()
+    release_memory(bars)
     bid, ask = bars.sides
     base = price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
     table = float_table(host, bars, ids, tr_sum, schedule, config, base)
@@ -275,7 +275,7 @@ def build_market(
         *_session_notes(sessions[~rows.complete], ids, bars, config),
         *([NO_VOLUME] if no_volume else []),
     )
-    release_memory()
+    release_memory(bars)
     data = MarketData(
         **{name: getattr(bars, name) for name in PRICES},
         tr_sum=tr_sum,  # type: ignore[arg-type]  # host leaves
@@ -454,13 +454,19 @@ def _session_notes(
     return tuple(notes)
 
 
-def release_memory() -> None:
+LARGE = 100_000  # bars whose arrays are worth giving back
+
+
+def release_memory(bars: Bars) -> None:
     """Give back freed memory that the C library and pyarrow keep for later.
 
-    Does nothing where they offer no way. While a large market is read and built, arrays of tens of
-    megabytes come and go. Linux' C library keeps such memory by default, which would add a quarter
-    to the largest size of the process.
+    Does nothing where they offer no way, or for few bars. While a large market is read and built,
+    arrays of tens of megabytes come and go. Linux' C library keeps such memory by default, which
+    would add a quarter to the largest size of the process. Where a process has compiled much, it
+    looks through its heap for a tenth of a second each time.
     """
+    if len(bars) < LARGE:
+        return
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:  # musl has none
