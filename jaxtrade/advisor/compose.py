@@ -72,7 +72,7 @@ free: [kind, options, service, demand_per, context]
 # recordings belong to it.
 sections: [sampler, dqn, pqn, allocate, parallel, shared, actor, evolve, sweep, walk]
 keys:
-  data: [markets, folder, per_market]
+  data: [markets, folder, per_market, spreads]
   network: [normalise_per_symbol]
   control: [wall_clock]
   compute: [eager]

@@ -112,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
     for question in questions:
         given = ask(question)
         data[question.key] = float(given) if question.key == "price_scale" else given
+    if seen.spreads and "expiry" not in data:
+        data.setdefault("spreads", "drop")
     values["data"] = named | data | named
     # A wrong clock is told first: other faults may follow from it, or hide it.
     if contract is not None and (warning := clock_warning(seen, contract, data)):

@@ -295,6 +295,10 @@ class DataConfig(Section, frozen=True):
     """splice the expiries of a file: off, volume (the one that traded more on the trade date
     before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)
     """
+    spreads: Literal["refuse", "drop"] = "refuse"
+    """rows of calendar spreads (ESZ3-ESH4), whose prices are differences: an error, or left out and
+    counted, as a Databento file of ES.FUT needs
+    """
     splice: Literal["restart", "back_adjust"] = "restart"
     """what feature windows do at a splice; back_adjust is refused: it is not built"""
     splits: Splits = ()

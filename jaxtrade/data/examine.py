@@ -23,7 +23,7 @@ from jaxtrade.data.read.bars import Stamp, keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
 from jaxtrade.data.read.tabular import Table, read_table
-from jaxtrade.data.read.validate import map_columns, newest_first, product_of
+from jaxtrade.data.read.validate import drop_spreads, map_columns, newest_first, product_of
 from jaxtrade.errors import ConfigError, DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
@@ -55,6 +55,7 @@ class FileFacts:
     decimals: of prices.
     sides: 1 or 2.
     notes: what was assumed.
+    spreads: whether it also has rows of calendar spreads; they are not examined.
     """
 
     file: str
@@ -74,6 +75,7 @@ class FileFacts:
     decimals: int
     sides: int
     notes: tuple[str, ...]
+    spreads: bool
 
 
 def examine(path: str | Path, stated: StatedKeys, expiry: str | None = None) -> FileFacts:
@@ -90,6 +92,7 @@ def examine(path: str | Path, stated: StatedKeys, expiry: str | None = None) -> 
     if not rows:
         table.fault("no bars", "export the bars again")
     table.check()
+    table, spreads = drop_spreads(table, names)
     contracts, table = _contracts(table, names, expiry)
     time = names["time"]
     first, last = (str(table.cell(time, at)) for at in (0, len(table) - 1))
@@ -135,7 +138,8 @@ def examine(path: str | Path, stated: StatedKeys, expiry: str | None = None) -> 
         step,
         decimals,
         2 if two_sided else 1,
-        (*about, *table.notes, *mapped),
+        (*about, *table.notes, *mapped, *spreads),
+        bool(spreads),
     )
 
 

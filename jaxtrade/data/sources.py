@@ -46,6 +46,7 @@ SAME = (
     "price_scale",
     "expiry",
     "roll",
+    "spreads",
     "start",
     "end",
     "splits",
@@ -220,6 +221,7 @@ READING = {
     "price_scale": 1.0,
     "expiry": None,
     "roll": "off",
+    "spreads": "refuse",
 }
 
 

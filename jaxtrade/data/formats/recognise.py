@@ -182,7 +182,10 @@ def databento(head: FileHead) -> FileLayout | None:
         return None
     at = [i for i, name in enumerate(head.names) if name.lower() in BARS]
     whole = bool(head.rows) and all(
-        re.fullmatch(WHOLE, row[i]) for row in head.rows for i in at if i < len(row)
+        re.fullmatch(f"-?{WHOLE}", row[i])  # a spread's price may be negative
+        for row in head.rows
+        for i in at
+        if i < len(row)
     )
     columns = {field: head.find(field) for field in BARS} | {
         "time": head.find("tsevent"),
@@ -429,6 +432,7 @@ class StatedKeys(NamedTuple):
     stamp: Literal["open", "close"] | None
     price_scale: float
     date_order: Order | None
+    spreads: Literal["refuse", "drop"] = "refuse"
 
 
 def resolve_keys(layout: FileLayout, stated: StatedKeys) -> StatedKeys:
@@ -442,6 +446,7 @@ def resolve_keys(layout: FileLayout, stated: StatedKeys) -> StatedKeys:
         stated.stamp or layout.stamp,
         stated.price_scale if stated.price_scale != 1.0 else layout.price_scale,
         stated.date_order or layout.date_order,
+        stated.spreads,
     )
 
 

@@ -36,6 +36,7 @@ from jaxtrade.data.read.validate import (
     MAX_TICKS,
     MISSING_LIMIT,
     TWO_SIDED,
+    drop_spreads,
     map_columns,
     one_contract,
     parse_prices,
@@ -137,6 +138,7 @@ def load_bars(
     follows: str = "",
     date_order: Order | None = None,
     splits: tuple[ShareSplit, ...] = (),
+    spreads: Literal["refuse", "drop"] = "refuse",
 ) -> Bars:
     """Read and validate bars from CSV, CSV.gz, zip or Parquet. Prices are never repaired.
 
@@ -166,13 +168,14 @@ def load_bars(
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file
             must show it.
         splits: share splits for which the prices are adjusted (`adjust_for_splits`).
+        spreads: whether rows of calendar spreads are an error or left out.
 
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
         ConfigError: no contract has the name that is given, or both expiry and roll are.
     """
     contract = contract_named(contract)  # before a large file is read
-    stated = StatedKeys(columns or {}, time_zone, stamp, price_scale, date_order)
+    stated = StatedKeys(columns or {}, time_zone, stamp, price_scale, date_order, spreads)
     bars = _read(read_table(path), contract, stated, expiry, roll, missing, follows)
     return adjust_for_splits(bars.between(start, end), splits)
 
@@ -190,6 +193,7 @@ def from_frame(
     source: str = "frame",
     date_order: Order | None = None,
     splits: tuple[ShareSplit, ...] = (),
+    spreads: Literal["refuse", "drop"] = "refuse",
 ) -> Bars:
     """Make bars from a pandas frame.
 
@@ -197,7 +201,7 @@ def from_frame(
 
     contract: as for `load_bars`; `from_frame(frame, "SPY", stamp="open")`.
     """
-    stated = StatedKeys(columns or {}, time_zone, stamp, price_scale, date_order)
+    stated = StatedKeys(columns or {}, time_zone, stamp, price_scale, date_order, spreads)
     bars = _read(table_of_frame(frame, source), contract_named(contract), stated, expiry, roll)
     return adjust_for_splits(bars, splits)
 
@@ -262,6 +266,9 @@ def parse(
     table.check()
     notes += [*table.notes, *mapped]
     scale, close = keys.price_scale, keys.stamp == "close"
+    if keys.spreads == "drop":
+        table, left_out = drop_spreads(table, names)
+        notes += left_out
     table = one_contract(table, names, contract, expiry, roll, follows)
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()

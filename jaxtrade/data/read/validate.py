@@ -128,6 +128,7 @@ ALIASES = {
 NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
 SPREAD = re.compile(
     rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}"
+    r"|^[A-Z0-9]+:[A-Z0-9]{2}[ :]"  # CME's names of strategies: ES:BF H4-M4-U4
 )
 NOT_POSITIVE = (
     "remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
@@ -240,6 +241,37 @@ def product_of(symbol: str, own: str = "") -> str:
     return ""
 
 
+def list_spreads(counts: Any) -> list[str]:
+    """Return the codes that name a spread between contracts.
+
+    counts: pandas Series, code -> rows.
+    """
+    return [
+        code
+        for code in counts.index
+        if SPREAD.search(code.upper()) and product_of(code) != code.upper().replace("/", "")
+    ]
+
+
+def drop_spreads(table: Table, names: Mapping[str, str]) -> tuple[Table, list[str]]:
+    """Return (the rows that are of no spread, a note that counts the others).
+
+    Rows of spreads stay where there are no others, so that they are refused.
+    """
+    notes = []
+    for key in (names[field] for field in ("expiry", "symbol") if field in names):
+        codes = table.texts(key)
+        counts = codes.value_counts()
+        spreads = list_spreads(counts)
+        if 0 < len(spreads) < len(counts):
+            notes.append(
+                f"data.spreads=drop: {int(counts[spreads].sum())} of {len(table)} rows are of calendar "
+                f"spreads and left out: {_list_counts(counts[spreads])}"
+            )
+            table = table.select(~codes.isin(spreads).to_numpy(bool))
+    return table, notes
+
+
 def one_contract(
     table: Table,
     names: Mapping[str, str],
@@ -266,15 +298,10 @@ def one_contract(
         def first(value: str, values: Any = values) -> int:
             return int((values == value).to_numpy().argmax())
 
-        spreads = [
-            v
-            for v in counts.index
-            if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")
-        ]
-        if spreads:
+        if spreads := list_spreads(counts):
             table.fault(
                 f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
-                "remove the spread's rows, or name the one contract with data.expiry",
+                "leave its rows out with data.spreads=drop, or name the one contract with data.expiry",
                 key,
                 first(spreads[0]),
             )
