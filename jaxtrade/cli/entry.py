@@ -116,6 +116,12 @@ def _data(args: Namespace) -> int:
 
     if args.action == "check":
         return _check_files(args)
+    if args.action == "append":
+        config = resolve(args, own_files=True)
+        from jaxtrade.data.append import append
+
+        show(append(args.old, args.new, args.out, config))
+        return 0
     given = Path(args.config or "")
     bars = given.is_file() and given.suffix not in ("", *YAML)  # and no configuration
     own = {"config": None, "data": args.config} if bars else {}

@@ -238,7 +238,7 @@ EVALUATE = (
 
 
 MARKET_DATA = (
-    "check or describe market data",
+    "check, join or describe market data",
     "action",
     {
         "check": (
@@ -252,6 +252,18 @@ MARKET_DATA = (
                 data.time_zone=UTC
             """,
             TOLERANCE,
+        ),
+        "append": (
+            "join a later export of an instrument to an earlier one, after comparing where they overlap",
+            """
+            OLD : Path  the earlier export (CSV, CSV.gz or Parquet)
+            NEW : Path  the later one, in the same format
+            config?  a YAML file whose keys read both
+            --out FILE ! : Path  the whole; OLD itself is replaced by it, and no other file that exists
+            --market MARKET  contract symbol (default: ES)
+            --contract FILE  your own contract, instead of --market
+            --set KEY=VALUE ... -> overrides  how to read the files, e.g. --set data.time_zone=UTC
+            """,
         ),
         "describe": (
             "sessions, stops, costs and ambiguous bars of a market",

@@ -31,6 +31,7 @@ from jaxtrade.data.read.validate import (
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.formatting import iso
+from jaxtrade.storage.digests import write_whole
 from jaxtrade.types import TickValue
 
 if TYPE_CHECKING:
@@ -278,9 +279,7 @@ def write_bars(bars: Bars, folder: Path) -> Path:
     path = folder / f"{bars.contract.symbol}-{hashlib.sha256(text).hexdigest()[:16]}.csv.gz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.new")
-        temporary.write_bytes(gzip.compress(text, compresslevel=1, mtime=0))
-        temporary.replace(path)
+        write_whole(path, gzip.compress(text, compresslevel=1, mtime=0))
     return path
 
 

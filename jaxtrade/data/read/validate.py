@@ -396,6 +396,23 @@ def newest_first(table: Table, name: str, seconds: np.ndarray) -> bool:
     return True
 
 
+def check_order(
+    table: Table, names: Mapping[str, str], step: np.ndarray, read: np.ndarray | bool = True
+) -> None:
+    """Find duplicate and unsorted stamps, which are faults of the table.
+
+    step: int64[n], seconds since the row before.
+    read: bool[n], where there is such a row, and both stamps were read.
+    """
+    several = "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
+    if "expiry" in names or "symbol" in names:
+        several = ""
+    name, remove = names["time"], f"remove one of the two rows{several}"
+    table.fault("a duplicate stamp", remove, name, read & (step == 0))
+    unsorted = "a stamp earlier than the row before: rows are not sorted"
+    table.fault(unsorted, f"sort the file by time{several}", name, step < 0)
+
+
 def parse_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> int:
     """Return the bar length in seconds: the most common step.
 
@@ -410,16 +427,10 @@ def parse_steps(table: Table, names: Mapping[str, str], seconds: np.ndarray) -> 
     name = names["time"]
     if newest_first(table, name, seconds):
         return int(-np.median(np.diff(seconds)))
-    several = "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry"
-    if "expiry" in names or "symbol" in names:
-        several = ""
     # 0 is a stamp that was not read. The first row has no step.
     read = (seconds != 0) & (np.append(0, seconds[:-1]) != 0)
     step = np.where(read, np.diff(seconds, prepend=0), 0)
-    remove = f"remove one of the two rows{several}"
-    table.fault("a duplicate stamp", remove, name, read & (step == 0))
-    unsorted = "a stamp earlier than the row before: rows are not sorted"
-    table.fault(unsorted, f"sort the file by time{several}", name, step < 0)
+    check_order(table, names, step, read)
     ahead = step[step > 0]
     length = most_common(ahead) if len(ahead) else 1
     if length > 3600 or 3600 % length:
