@@ -214,11 +214,11 @@ def _fresh_rows(old: Export, new: Export) -> np.ndarray:
     """
     ids = _contracts(old.names, old.table, new.table)
     count = 1 + max(each.max() for each in ids)
-    last, begin = np.full(count, -1), np.full(count, 1 << SHIFT)
-    since = begin.copy()
-    np.maximum.at(last, ids[0], old.time)
-    np.minimum.at(begin, ids[0], old.time)
-    np.minimum.at(since, ids[1], new.time)
+    last, until = np.full((2, count), -1)  # of each contract in the two files
+    begin, since = np.full((2, count), 1 << SHIFT)
+    for own, begins, ends, export in ((ids[0], begin, last, old), (ids[1], since, until, new)):
+        np.minimum.at(begins, own, export.time)
+        np.maximum.at(ends, own, export.time)
     fresh = new.time > last[ids[1]]
     if (early := ~fresh & (new.time < begin[ids[1]])).any():
         raise new.table.refusal(
@@ -227,7 +227,8 @@ def _fresh_rows(old: Export, new: Export) -> np.ndarray:
             new.names["time"],
             int(early.argmax()),
         )
-    inside = np.flatnonzero(old.time >= since[ids[0]]), np.flatnonzero(~fresh)
+    both = (old.time >= since[ids[0]]) & (old.time <= until[ids[0]])
+    inside = np.flatnonzero(both), np.flatnonzero(~fresh)
     keys = [
         (each[rows] << SHIFT) | export.time[rows]
         for each, rows, export in zip(ids, inside, (old, new), strict=True)
