@@ -24,10 +24,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that no reader, and no process that is killed, sees or leaves half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        if isinstance(content, str):
-            temporary.write_text(content, encoding="utf-8")
-        else:
-            temporary.write_bytes(content)
+        temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
