@@ -59,10 +59,11 @@ def append(old: Path, new: Path, out: Path, config: RunConfig) -> str:
     differ in form or in a bar that both should have; ConfigError if `out` is another file that
     exists, or of another kind. Both files are then as they were.
     """
-    if out.suffix != old.suffix or (out.exists() and out.resolve() != old.resolve()):
+    taken = out.exists() and out.resolve() != old.resolve()
+    if taken or out.suffix != old.suffix or not out.parent.is_dir():
         raise ConfigError(
-            f"--out {out}: expected a file that does not exist and ends with '{old.suffix}' like the earlier "
-            f"export, or {old}, to replace it"
+            f"--out {out}: expected a new file in a folder that exists, which ends with '{old.suffix}' like "
+            f"the earlier export, or {old}, to replace it"
         )
     first, later = (read_export(path, config) for path in (old, new))
     other = [

@@ -171,7 +171,8 @@ def test_only_the_earlier_export_is_overwritten(week, capsys):
     old, new, head, rows = week
     other = old.with_name("other.csv")
     other.write_text("mine")
-    assert (append(old, new, other), append(old, new, new)) == (2, 2)
+    for out in (other, new, old.with_name("other.parquet"), old.parent / "none" / "out.csv"):
+        assert append(old, new, out) == 2
     assert other.read_text() == "mine"
     assert append(new, old, old.with_name("out.csv")) == 2  # the later export first
     assert not missing(capsys.readouterr().err, "a bar (line 2), expected no bar", "1,900 diff")
