@@ -10,7 +10,7 @@ import pytest
 
 from jaxtrade.config import RunConfig, load_config, make_config
 from jaxtrade.env.observation import make_spec
-from jaxtrade.env.tasks.base import task_of
+from jaxtrade.env.tasks.guards import task_of
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.limits import usable_memory
 from jaxtrade.networks.heads import make_actor_critic

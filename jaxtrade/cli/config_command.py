@@ -58,6 +58,7 @@ PAGES = pairs(
     split  docs/training.md
     env  docs/semantics.md
     env.features  docs/features.md
+    env.guards  docs/training.md
     account  docs/semantics.md
     allocate  docs/symbols.md
     costs  docs/semantics.md
@@ -121,6 +122,11 @@ EXAMPLES = pairs(
     data.synthetic_pull  0.4
     env.advice  true  env.task=advised
     env.fill  close  env.mark=close
+    env.guards.trades_per_day  5
+    env.guards.cooldown  5
+    env.guards.cooldown_after_loss  30
+    env.guards.daily_stop  500
+    env.guards.daily_goal  1000
     account.drawdown  2000
     account.daily_loss  1000
     account.profit_target  3000
@@ -308,7 +314,9 @@ def _show_run(args: argparse.Namespace, path: Path) -> str:
     config, _ = read_run(path)
     values = config.model_dump(mode="json")
     origins = {
-        name: RUN for name, key in all_keys().items() if lookup(values, name)[1] != key.default
+        name: RUN
+        for name, key in all_keys().items()
+        if lookup(values, name) not in ((True, key.default), (False, None))
     }
     head = f"# the configuration of {path}; {RUN}: not the default"
     return "\n".join([head, *render_config(config, origins, args.changed)])
@@ -339,7 +347,7 @@ def render_config(config: RunConfig, origins: Mapping[str, str], changed: bool) 
     changed: leave out the keys without an origin.
     """
     values, lines, opened = config.model_dump(mode="json"), list[tuple[str, str]](), list[str]()
-    for name in all_keys():
+    for name, key in all_keys().items():
         origin = origins.get(name, DEFAULT)
         if changed and origin == DEFAULT:
             continue
@@ -349,7 +357,9 @@ def render_config(config: RunConfig, origins: Mapping[str, str], changed: bool) 
                 lines.append((f"{'  ' * depth}{path[depth]}:", ""))
                 opened = path[: depth + 1]
         opened = path
-        lines.append((f"{'  ' * len(path)}{last}: {format_yaml(lookup(values, name)[1])}", origin))
+        known, value = lookup(values, name)
+        value = format_yaml(value if known else key.default)
+        lines.append((f"{'  ' * len(path)}{last}: {value}", origin))
     column = min(48, max((len(text) for text, _ in lines), default=0))
     return [f"{text.ljust(column)}  # {origin}" if origin else text for text, origin in lines]
 

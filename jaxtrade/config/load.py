@@ -637,7 +637,9 @@ def _leaves(
     for name, child in part["properties"].items():
         inner = _inner(child, schema)
         if "properties" in inner:
-            yield from _leaves(inner, schema, defaults[name], f"{prefix}{name}.")
+            # A section that is left out while it is off has its defaults in the schema.
+            usual = defaults.get(name, child.get("default"))
+            yield from _leaves(inner, schema, usual, f"{prefix}{name}.")
         else:
             yield prefix + name, inner, defaults[name]
 

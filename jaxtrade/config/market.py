@@ -488,6 +488,26 @@ class BracketConfig(Section, frozen=True):
         return round(1000 * self.trail_atr)
 
 
+class GuardsConfig(Section, frozen=True):
+    """Rules of your own about when a position may be opened. 0 switches a rule off."""
+
+    trades_per_day: int = declare_bounds(0, 0, 100_000)
+    """positions that may be opened in a session; 0: no limit"""
+    cooldown: int = declare_bounds(0, 0, 100_000)
+    """bars that must pass after a trade before the next one is decided"""
+    cooldown_after_loss: int = declare_bounds(0, 0, 100_000)
+    """the same after a trade that is not won, where it is longer"""
+    daily_stop: float = declare_bounds(0.0, 0, 1_000_000)
+    """dollars that a session may lose before nothing more is opened in it; 0: no limit"""
+    daily_goal: float = declare_bounds(0.0, 0, 1_000_000)
+    """dollars that a session earns before nothing more is opened in it; 0: no limit"""
+
+    @property
+    def on(self) -> bool:
+        """Whether there is any rule."""
+        return self != GuardsConfig()
+
+
 class EnvConfig(Section, frozen=True):
     """The static half of the environment. A change of these keys compiles a new program."""
 
@@ -521,9 +541,16 @@ class EnvConfig(Section, frozen=True):
     """contracts per entry"""
     random_start: bool = True
     """start training episodes anywhere in a session"""
+    # Left out of files and digests while it is off, so that those of earlier versions are today's.
+    guards: GuardsConfig = Field(default=GuardsConfig(), exclude_if=lambda guards: not guards.on)
 
     @model_validator(mode="after")
     def _possible(self) -> EnvConfig:
+        if self.joint and self.guards.on:
+            raise ValueError(
+                "env.guards are rules for tasks of one symbol; env.task=allocate has allocate.cooldown and "
+                "allocate.trades_per_day"
+            )
         if self.fill == "close" and self.mark != "close":
             raise ValueError(
                 "fill=close exists only together with mark=close (set env.mark=close); "

@@ -46,7 +46,8 @@ from jaxtrade.env.state import (
     Order,
     StepInfo,
 )
-from jaxtrade.env.tasks.base import HOLD, Task, task_of
+from jaxtrade.env.tasks.base import HOLD, Task
+from jaxtrade.env.tasks.guards import task_of
 from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome
 
@@ -375,7 +376,7 @@ class TradingEnv(MarketEnv[EnvState]):
 
         It takes 25 bytes, 51 for `advised`, and 28 more with an advisor.
         """
-        return observation.make_ref(self.config, state, self.mask(state, params), params)
+        return observation.make_ref(self.task, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """Return the observation of a reference (float32[D]).

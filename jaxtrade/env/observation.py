@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import chex
 import jax
@@ -158,19 +158,20 @@ def feature_slot(name: str, place: str) -> Slot:
     return Slot(f"{name}{place}", spec.unit, spec.warm_up, spec.formula)
 
 
-def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
+def make_ref(task: Any, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
     """Build the reference of the observation at `state`.
 
     Args:
+        task: the `Task` of the environment.
         mask: bool[A] of the same state.
     """
-    position, keeper = state.position, TASKS[config.task].record
+    position = state.position
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
     return ObservationRef(
         row=state.row[None],
         legs=leg[None],
-        account=keeper.seen(state),
+        account=task.record.seen(state),
         legal=bits_of(mask),
         aux=advice_seen(state, params),
         num_actions=mask.shape[-1],

@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env import actions, rules
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
+from jaxtrade.env.tasks.guards import may_open
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.torso import forget
 from jaxtrade.types import Array, Learner, MarketData, PyTree
@@ -177,20 +179,19 @@ class BuyAndHold:
 
     This is once per session, because a liquidation locks or ends the account.
 
-    quantity: contracts.
     buy: id of the action.
     """
 
-    quantity: int
+    config: EnvConfig
     buy: int
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
         del ref, key
-        buy = (state.position.quantity == 0) & rules.may_open(state, params)
+        buy = (state.position.quantity == 0) & may_open(self.config, state, params)
         order = actions.hold(state)
-        order = order.replace(quantity=jnp.where(buy, self.quantity, order.quantity))
+        order = order.replace(quantity=jnp.where(buy, self.config.quantity, order.quantity))
         return carry, order, jnp.where(buy, self.buy, HOLD).astype(jnp.int32)
 
 
@@ -201,7 +202,7 @@ def buy_and_hold(env: TradingEnv) -> Agent:
     """
     return Agent(
         "buy_hold",
-        BuyAndHold(env.config.quantity, _action(env, "BUY")),
+        BuyAndHold(env.config, _action(env, "BUY")),
         None,
         "buys each session's first decision bar, no stop or target, out at the flat bar",
     )
@@ -213,11 +214,10 @@ class SignFollower:
 
     Carry: int32[T], by market row: 1 long, -1 short, 0 keep the position.
 
-    quantity: contracts.
     buy, sell: ids of the actions.
     """
 
-    quantity: int
+    config: EnvConfig
     buy: int
     sell: int
 
@@ -228,7 +228,7 @@ class SignFollower:
         held = state.position.quantity
         sign = carry[state.row]
         other = (sign != 0) & (sign != jnp.sign(held))
-        opened = jnp.where(rules.may_open(state, params), sign * self.quantity, 0)
+        opened = jnp.where(may_open(self.config, state, params), sign * self.config.quantity, 0)
         order = actions.hold(state)
         order = order.replace(quantity=jnp.where(other, opened, held).astype(jnp.int32))
         acts = order.quantity != held
@@ -272,7 +272,7 @@ def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agen
     signs = jnp.asarray(sma_signs(market, fast, slow))
     return Agent(
         "sma_cross",
-        SignFollower(env.config.quantity, _action(env, "BUY"), _action(env, "SELL")),
+        SignFollower(env.config, _action(env, "BUY"), _action(env, "SELL")),
         signs,
         f"long while SMA {fast} > SMA {slow}, short while below, no bracket",
     )

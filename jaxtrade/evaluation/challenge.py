@@ -28,7 +28,6 @@ import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EnvParams
-from jaxtrade.env.tasks.base import NO_RECORD
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.account_draws import POINT, AccountDraws, check_draws
 from jaxtrade.evaluation.challenge_accounts import (
@@ -112,7 +111,7 @@ class PassProbability:
 def why_not_simulated(env: TradingEnv, params: EnvParams) -> str:
     """Say why accounts cannot be simulated from the sessions of a strategy pass; "" if they can."""
     rules = params.account
-    if env.task.record is not NO_RECORD and int(params.episode_sessions) > 1:
+    if env.task.shows_record and int(params.episode_sessions) > 1:
         return (
             f"env.task={env.config.task} shows the policy the account's own record over {params.episode_sessions} "
             "sessions, so what it does on a day depends on the account's days before; only the environment itself "

@@ -70,7 +70,8 @@ from jaxtrade.advisor.outcomes import (
 from jaxtrade.advisor.table import AdviceSeen, AdviceView, Delta, demand, write_delta
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.state import ObservationRef
-from jaxtrade.env.tasks.base import HOLD, task_of
+from jaxtrade.env.tasks.base import HOLD
+from jaxtrade.env.tasks.guards import task_of
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.networks.torso import FLOAT32, DotGeneral

@@ -18,7 +18,6 @@ from jaxtrade.data.describe import round_turn, stop_warning
 from jaxtrade.data.members import file_of, member_configs
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
-from jaxtrade.env.tasks.base import NO_RECORD
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, write
@@ -233,7 +232,7 @@ def under_account(setup: Setup, name: str) -> Setup:
 
     Raises ConfigError if the observation shows the account: the policy has learned under its own.
     """
-    if setup.env.config.joint or setup.env.task.record is not NO_RECORD:
+    if setup.env.config.joint or setup.env.task.shows_record:
         raise ConfigError(
             f"--account {name}: env.task={setup.env.config.task} shows the policy its account (profit, or "
             "room above the floor, in units of the account's rules), so under other rules it would see what "

@@ -87,6 +87,11 @@ class Task(abc.ABC):
     context: tuple[str, ...] = ()
     record: RecordKeeper = NO_RECORD
 
+    @property
+    def shows_record(self) -> bool:
+        """Whether the policy may see the record."""
+        return self.record is not NO_RECORD
+
     @abc.abstractmethod
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
         """List the names of the A actions, in the order of their ids.
@@ -141,11 +146,6 @@ def register_task(name: str, task: Task) -> Task:
     if task.context:
         CONTEXTS.register(name, task.context)
     return task
-
-
-def task_of(config: EnvConfig) -> Task:
-    """Return the task that a configuration names."""
-    return TASKS[config.task]
 
 
 # The task `advised`: the actions of `manage`; the observation adds context of the bar and the

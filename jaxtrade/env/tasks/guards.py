@@ -1,0 +1,151 @@
+"""Guards: rules of the user's own about when a position may be opened (`env.guards`).
+
+A guarded task is the task with its counts in the record and its conditions in the mask. A task
+without guards is returned as it is. docs/semantics.md has the rules.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from flax import struct
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.config.market import GuardsConfig
+from jaxtrade.env import rules
+from jaxtrade.env.episode import closes
+from jaxtrade.env.state import (
+    ContractParams,
+    EnvParams,
+    EnvState,
+    Event,
+    ObservationRef,
+    Order,
+    Slot,
+)
+from jaxtrade.env.tasks.base import RecordKeeper, Task
+from jaxtrade.parts import TASKS
+from jaxtrade.types import Array, PyTree
+
+
+class GuardRecord(struct.PyTreeNode):
+    """What the guards count; int32[]. It holds for the session in which it was written.
+
+    entries: positions opened.
+    ready: the first row whose close may decide the next entry.
+    task: the record of the guarded task.
+    """
+
+    entries: Array
+    ready: Array
+    task: PyTree
+
+
+def may_open(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
+    """Return `rules.may_open`, and whether the guards permit it too (bool[])."""
+    legal, guards = rules.may_open(state, params), config.guards
+    if not guards.on:
+        return legal
+    account, record = state.account, state.record
+    change = account.equity - account.session_equity
+    if guards.daily_stop:
+        legal &= change > -round(1000 * guards.daily_stop)
+    if guards.daily_goal:
+        legal &= change < round(1000 * guards.daily_goal)
+    if guards.trades_per_day:
+        legal &= ~account.traded | (record.entries < guards.trades_per_day)
+    if guards.cooldown or guards.cooldown_after_loss:
+        # A reversal would open in the bar in which the trade ends.
+        rested = (state.position.quantity == 0) & (state.row >= record.ready)
+        legal &= ~account.traded | rested
+    return legal
+
+
+def _count(
+    guards: GuardsConfig,
+    record: GuardRecord,
+    prev: EnvState,
+    row: Array,
+    event: Event,
+    contract: ContractParams,
+) -> GuardRecord:
+    """Add a bar to the counts. A session without a fill so far has none."""
+    entries, ready = (
+        jnp.where(prev.account.traded, count, 0) for count in (record.entries, record.ready)
+    )
+    for close in closes(event, prev.position.entry, contract):
+        lost = max(guards.cooldown, guards.cooldown_after_loss)
+        wait = jnp.where(close.won, guards.cooldown, lost)
+        ready = jnp.where(close.closed, jnp.maximum(ready, row + wait), ready)
+    opened = (event.entry_quantity != 0).astype(jnp.int32)
+    return record.replace(entries=entries + opened, ready=ready)
+
+
+def _own(state: EnvState) -> EnvState:
+    """Return the state as the guarded task knows it."""
+    return state.replace(record=state.record.task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardedTask(Task):
+    """A task whose entries the guards of its configuration limit; all else is that of the task."""
+
+    task: Task
+
+    @property
+    def shows_record(self) -> bool:
+        return self.task.shows_record
+
+    def actions(self, config: EnvConfig) -> tuple[str, ...]:
+        return self.task.actions(config)
+
+    def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
+        return self.task.sides(config)
+
+    def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
+        """Return the task's mask, without the openings that the guards forbid (bool[A]).
+
+        An action opens if the side after it is long or short, and not that of the position.
+        """
+        mask, side = self.task.mask(config, _own(state), params), jnp.sign(state.position.quantity)
+        legal = may_open(config, state, params)
+        opens = jnp.stack([(side != after) & bool(after) for after in self.sides(config)])
+        return mask & (legal | ~opens)
+
+    def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
+        return self.task.decode(config, action, _own(state), params)
+
+    def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
+        return self.task.slots(config)
+
+    def observe(
+        self, config: EnvConfig, ref: ObservationRef, params: EnvParams
+    ) -> tuple[Array, ...]:
+        return self.task.observe(config, ref, params)
+
+
+@functools.lru_cache(maxsize=64)
+def guarded(task: Task, guards: GuardsConfig) -> GuardedTask:
+    """Return the task with guards."""
+    keeper = task.record
+
+    def add_bar(
+        record: GuardRecord, prev: EnvState, next: EnvState, event: Event, contract: ContractParams
+    ) -> GuardRecord:
+        kept = keeper.add_bar(record.task, _own(prev), _own(next), event, contract)
+        return _count(guards, record, prev, next.row, event, contract).replace(task=kept)
+
+    record = RecordKeeper(
+        lambda: GuardRecord(jnp.int32(0), jnp.int32(0), keeper.new()),
+        add_bar,
+        lambda state: keeper.seen(_own(state)),
+    )
+    return GuardedTask(task.context, record, task=task)
+
+
+def task_of(config: EnvConfig) -> Task:
+    """Return the task that a configuration names, with the guards that it asks for."""
+    task = TASKS[config.task]
+    return guarded(task, config.guards) if config.guards.on else task
