@@ -10,6 +10,7 @@ import pytest
 from bench.catalogue import BENCHES
 from jaxtrade.config import DQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS
+from jaxtrade.config.market import GuardsConfig
 from jaxtrade.config.sb3 import ANY_LEARNER, PARAMETERS, RELATED, translate_sb3_name
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.evaluation.frames import FILL_COLUMNS
@@ -100,6 +101,11 @@ def test_keys_and_their_defaults(page, header, sections):
     }
     assert written.items() <= known.items()
     assert len(written) == (4 if sections == "data" else len(known))
+
+
+def test_keys_of_guards():
+    written = {name: plain(cells[0]) for name, cells in rows("training.md", "guards key").items()}
+    assert written == {f"env.guards.{name}": value for name, value in GuardsConfig()}
 
 
 def test_reward_terms():

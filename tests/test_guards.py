@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from jaxtrade.env.tasks.guards import task_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.challenge import why_not_simulated
 from jaxtrade.parts import TASKS
+from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.train import resume, run
 from tests import compiling
 from tests.env import worlds
@@ -241,7 +243,7 @@ def test_without_guards_a_task_is_itself(task):
 
 def test_advised_sees_its_account_as_without_guards():
     env, params = env_of({"cooldown": 3}, "advised"), world(LOSS)
-    state, outcome, mask = advance(env, env.reset_at(params, 0, ROW), i32(BUY), params)
+    _, outcome, mask = advance(env, env.reset_at(params, 0, ROW), i32(BUY), params)
     seen = outcome.final_ref.account
     assert [int(seen.losses), int(seen.drawdown), int(seen.closed)] == [1, 14_000, 1]
     assert not mask[BUY]
@@ -311,24 +313,34 @@ def broken(trades, guards):
     return found
 
 
+def baselines(config):
+    """Their trades over all sessions of the bundled week."""
+    market = jaxtrade.load_market(config)
+    every = jaxtrade.split_sessions(market, config.split.replace(test_sessions=0))["train"]
+    params = jaxtrade.make_params(market, every, config)
+    result = jaxtrade.evaluate(jaxtrade.make_env(config), params, market, every, config)
+    return {agent.name: result.trades_of(agent.name) for agent in result.agents}
+
+
+@pytest.mark.slow
+def test_baselines_keep_the_rules():
+    """Those too that give orders without a mask; without guards they break the rules."""
+    config = load_config("quickstart", TINY)
+    bound, free = baselines(config), baselines(config.replace(env={"guards": GuardsConfig()}))
+    for name in ("random", "buy_hold", "sma_cross"):
+        assert len(bound[name]) >= 5
+        assert broken(bound[name], GUARDS) == set()
+    assert broken(free["random"], GUARDS) == GUARDS.keys()
+    assert broken(free["sma_cross"], GUARDS) >= {"trades_per_day", "cooldown"}
+
+
 @pytest.mark.slow
 def test_a_run_trains_evaluates_and_goes_on_with_guards(tmp_path):
-    """No agent of its evaluation breaks a rule, nor baselines that give orders without a mask; the
-    same agents without guards break them. A run that was cut goes on to the same bits.
-    """
-    config, path = load_config("quickstart", TINY), tmp_path / "run"
-    assert run(config, path).exit_code == 0
-    result = jaxtrade.evaluate(path)
-    free = [f"env.guards.{name}=0" for name in GUARDS]
-    other = tmp_path / "free"
-    assert run(changed_config(config, free), other).exit_code == 0
-    loose = jaxtrade.evaluate(other)
-    for name in ("greedy", "random", "buy_hold", "sma_cross"):
-        assert broken(result.trades_of(name), GUARDS) == set()
-        assert len(result.trades_of(name)) > 0 or name == "greedy"
-    assert broken(loose.trades_of("random"), GUARDS) == set(GUARDS)
-    assert broken(loose.trades_of("sma_cross"), GUARDS) >= {"trades_per_day", "cooldown"}
-
+    """A run that was cut goes on to the same bits."""
+    path = tmp_path / "run"
+    assert run(load_config("quickstart", TINY), path).exit_code == 0
+    assert broken(pd.read_csv(path / "evaluation/test/trades.csv"), GUARDS) == set()
+    assert all(row["illegal"] == 0 for row in history(path))
     again = cut(path, tmp_path / "again", 2)
     assert resume(again).exit_code == 0
     assert worlds.leaves_differ(final_state(path), final_state(again)) == []
