@@ -63,26 +63,6 @@ def may_open(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
     return legal
 
 
-def _count(
-    guards: GuardsConfig,
-    record: GuardRecord,
-    prev: EnvState,
-    row: Array,
-    event: Event,
-    contract: ContractParams,
-) -> GuardRecord:
-    """Add a bar to the counts. A session without a fill so far has none."""
-    entries, ready = (
-        jnp.where(prev.account.traded, count, 0) for count in (record.entries, record.ready)
-    )
-    for close in closes(event, prev.position.entry, contract):
-        lost = max(guards.cooldown, guards.cooldown_after_loss)
-        wait = jnp.where(close.won, guards.cooldown, lost)
-        ready = jnp.where(close.closed, jnp.maximum(ready, row + wait), ready)
-    opened = (event.entry_quantity != 0).astype(jnp.int32)
-    return record.replace(entries=entries + opened, ready=ready)
-
-
 def _own(state: EnvState) -> EnvState:
     """Return the state as the guarded task knows it."""
     return state.replace(record=state.record.task)
@@ -111,8 +91,8 @@ class GuardedTask(Task):
         """
         mask, side = self.task.mask(config, _own(state), params), jnp.sign(state.position.quantity)
         legal = may_open(config, state, params)
-        opens = jnp.stack([(side != after) & bool(after) for after in self.sides(config)])
-        return mask & (legal | ~opens)
+        after = jnp.array([after or 0 for after in self.sides(config)])
+        return mask & (legal | (after == 0) | (after == side))
 
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
         return self.task.decode(config, action, _own(state), params)
@@ -130,15 +110,23 @@ class GuardedTask(Task):
 def guarded(task: Task, guards: GuardsConfig) -> GuardedTask:
     """Return the task with guards."""
     keeper = task.record
+    longest = max(guards.cooldown, guards.cooldown_after_loss)
 
     def add_bar(
         record: GuardRecord, prev: EnvState, next: EnvState, event: Event, contract: ContractParams
     ) -> GuardRecord:
+        # A session without a fill so far has no counts: those of the one before end here.
+        entries, ready = (
+            jnp.where(prev.account.traded, count, 0) for count in (record.entries, record.ready)
+        )
+        for close in closes(event, prev.position.entry, contract):
+            wait = jnp.where(close.won, guards.cooldown, longest)
+            ready = jnp.where(close.closed, jnp.maximum(ready, next.row + wait), ready)
         kept = keeper.add_bar(record.task, _own(prev), _own(next), event, contract)
-        return _count(guards, record, prev, next.row, event, contract).replace(task=kept)
+        return GuardRecord(entries + (event.entry_quantity != 0), ready, kept)
 
     record = RecordKeeper(
-        lambda: GuardRecord(jnp.int32(0), jnp.int32(0), keeper.new()),
+        lambda: GuardRecord(*[jnp.int32(0)] * 2, keeper.new()),
         add_bar,
         lambda state: keeper.seen(_own(state)),
     )
