@@ -414,7 +414,8 @@ def test_dump_and_load_give_the_same_configuration(name, tmp_path):
     written = yaml.safe_load(text)
     assert set(written) == set(RunConfig.model_fields)
     assert all(
-        set(written[name]) == set(getattr(config, name).__class__.model_fields)
+        set(written[name])
+        == set(getattr(config, name).__class__.model_fields) - {"guards"}  # left out while off
         for name in written
         if name not in ("seed", "algorithm", "imports")
     )

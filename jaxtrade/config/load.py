@@ -364,7 +364,7 @@ def _algorithm(values: Values, overrides: Iterable[str]) -> Any:
 
 
 def dump_config(config: RunConfig) -> str:
-    """Write the resolved configuration as YAML, with every key."""
+    """Write the resolved configuration as YAML, with every key (of `env.guards` where one is on)."""
     return dump_yaml(config.model_dump(mode="json"))
 
 
