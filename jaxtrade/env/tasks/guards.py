@@ -126,7 +126,7 @@ def guarded(task: Task, guards: GuardsConfig) -> GuardedTask:
         return GuardRecord(entries + (event.entry_quantity != 0), ready, kept)
 
     record = RecordKeeper(
-        lambda: GuardRecord(*[jnp.int32(0)] * 2, keeper.new()),
+        lambda: GuardRecord(jnp.int32(0), jnp.int32(0), keeper.new()),
         add_bar,
         lambda state: keeper.seen(_own(state)),
     )
