@@ -275,6 +275,14 @@ class LoadedPolicy:
         action = np.asarray(action)
         return carry, action if action.ndim else int(action)
 
+    def decide(self, carry: PyTree, observation: Any, mask: Any) -> Any:
+        """Return (carry, action, extras) as the learner's `act`, without advice.
+
+        Arguments and errors as `step`.
+        """
+        given = self._check_arguments(carry, observation, mask, None, None)
+        return self._acts(self.policy, carry, given, None, False)
+
     def probabilities(
         self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
     ) -> np.ndarray:
