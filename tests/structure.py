@@ -43,6 +43,7 @@ ROOMS = {
     "launching": (9, 4, "processes, manifests"),
     "reporting": (9, 5, "one page of a run"),
     "watching": (9, 6, "the live page"),
+    "export": (9, 7, "NumPy, ONNX, StableHLO"),
     "cli": (10, 1, "the command line"),
     "__main__": (11, 1, "the process"),
 }

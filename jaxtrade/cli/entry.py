@@ -30,6 +30,7 @@ from jaxtrade.errors import (
     JaxtradeError,
     OutOfMemoryError,
 )
+from jaxtrade.export import check_format
 from jaxtrade.registry import import_parts
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.distributed import find_process_group, leave, say
@@ -59,6 +60,7 @@ PLACES = pairs(
     advise  --out
     ablate  --out
     report  --out
+    export  --out
     init  --out
     """
 )
@@ -172,6 +174,23 @@ def _replay(args: Namespace) -> int:
     return 0
 
 
+def _export(args: Namespace) -> int:
+    check_format(args.format)
+    import_parts(args.modules)
+    rundir.read_run(Path(args.run))
+    with loading(args) as screen:
+        from jaxtrade.export.card import checks_of
+        from jaxtrade.export.make import export_policy
+
+        screen.phase("exporting", "the policy, and checking it")
+        which = {name: getattr(args, name) for name in ("seed", "agent", "symbol", "data")}
+        folder = export_policy(
+            args.run, args.format, args.out, **which, evaluation=not args.unevaluated
+        )
+    print_result(checks_of(folder), screen)
+    return 0
+
+
 def _doctor(args: Namespace) -> int:
     from jaxtrade import doctor
 
@@ -254,6 +273,7 @@ COMMANDS = {
     "completion": _completion,
     "launch": lambda args: launch.run(args, build_parser().parse_args),
     "report": runs.report,
+    "export": _export,
     "runs": runs.list_runs,
     "compare": runs.compare,
     "watch": runs.watch,

@@ -93,6 +93,7 @@ OF_RUNS = (
     "curriculum",
     "evaluate",
     "report",
+    "export",
     "replay",
     "runs",
     "compare",
@@ -103,7 +104,7 @@ GROUPS = {
     "train": ("train", "walkforward", "curriculum", "launch"),
     "data": ("init", "data"),
     "advisor": ("advise", "ablate"),
-    "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch"),
+    "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch", "export"),
     "tools": ("menu", "list", "config", "doctor", "bench", "completion"),
 }
 EPILOG = """most used:
@@ -360,6 +361,7 @@ COMMANDS = {
     "curriculum": CURRICULUM,
     "evaluate": EVALUATE,
     "report": runs.REPORT,
+    "export": (*runs.EXPORT, MODULES, QUIET),
     "data": MARKET_DATA,
     "replay": REPLAY,
     "runs": runs.RUNS,

@@ -181,6 +181,26 @@ def find_newest(folder: Path) -> Path:
     raise ConfigError(f"{folder}: no run in it was evaluated. Fix: name a run's folder")
 
 
+# `jaxtrade export`: a policy that runs without jaxtrade.
+
+
+EXPORT = (
+    "write a policy for NumPy, ONNX or StableHLO, checked against the run, with a card",
+    """
+    RUN  the run's folder
+    --format {npz,onnx,stablehlo} !  npz: NumPy and one file of Python; onnx: any ONNX runtime;
+        stablehlo: this version of JAX or a newer one
+    --out FOLDER : Path  folder of the export (default: RUN/export/FORMAT)
+    --seed SEED : int  which policy, of a run with several
+    --agent N : int  which policy, by its number in agents.json
+    --symbol SYMBOL  whose observation statistics, of a run with several
+    --data FILE : Path  the run's own bars at another place
+    --no-evaluation -> unevaluated  leave out the check that the held-out trades are the same, which
+        needs the run's bars
+    """,
+)
+
+
 # `jaxtrade compare`: runs against each other, day by day. Starts no JAX.
 
 

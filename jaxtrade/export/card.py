@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jaxtrade.text import align, several
 from jaxtrade.version import __version__
 
 FORMAT = 1
+CARD, PAGE = "card.json", "policy_card.md"
 LEFT_OUT = (
     "random choices: it takes the best legal action",
     "the calculation of observations and masks: slots, units and warm-up are below",
@@ -74,20 +76,49 @@ def evaluations(folders: dict[str, Path]) -> dict[str, Any]:
     }
 
 
+def check_lines(checks: dict[str, Any]) -> Iterator[str]:
+    """Say what the checks of an export found."""
+    rows, trades = checks["rows"], checks["evaluation"]
+    errors = ", ".join(f"{name} {x:.1e}" for name, x in rows["largest_difference"].items())
+    yield (
+        f"outputs: on {rows['rows']:,} observations, {rows['held_out_rows']:,} of them held out, the largest "
+        f"difference is {errors} (limit {rows['limit']:g}, times the size of a logit or value above 1)"
+    )
+    yield (
+        f"actions: equal wherever the two best logits differ by more than {rows['close_margin']:g} (times the "
+        f"same); {several(rows['close_rows'], 'row')} closer, of which "
+        f"{rows['close_rows_with_another_action']:,} with another action"
+    )
+    yield (
+        "trades: NOT checked (--no-evaluation)"
+        if trades is None
+        else f"trades: {several(trades['trades'], 'trade')} on {several(trades['sessions'], 'session')} "
+        f"({trades['split']}, {trades['bars']:,} bars), every number of both passes is the same"
+    )
+
+
+def checks_of(folder: Path) -> str:
+    """Return what a command prints of an export."""
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    return "\n".join([*check_lines(card["checks"]), f"export: {folder} (read {PAGE})"])
+
+
 def markdown(card: dict[str, Any]) -> str:
     """Write the card for a reader."""
     return "\n".join([f"# Policy of {card['run']}, as {card['format']}", "", *_lines(card)]) + "\n"
 
 
 def _lines(card: dict[str, Any]) -> Iterator[str]:
-    network, days, rows = card["network"], card["training_days"], card["checks"]["rows"]
+    network, days = card["network"], card["training_days"]
     memory = f", memory {card['memory']}, zero at the start of an episode ({several(card['episode_sessions'], 'session')}, or a new account)"
     about = {
         "learner": card["algorithm"],
         "network": f"{network.get('kind', 'mlp')} {network['hidden']}, {network['activation']}"
         + (memory if card["memory"] else ""),
         "symbol": f"{card['symbol']} (trained on {', '.join(card['trained_on'])})",
-        "trained": f"{days[0]} to {days[1]}, {several(days[2], 'session')}" if days else "not known",
+        "trained": f"{days[0]} to {days[1]}, {several(days[2], 'session')}"
+        if days
+        else "not known",
         "account": card["account"],
         "made by": f"jaxtrade {card['jaxtrade']}, JAX {card['jax']}",
         **({"needs": card["runs_in"]} if card["runs_in"] else {}),
@@ -97,24 +128,8 @@ def _lines(card: dict[str, Any]) -> Iterator[str]:
     for split, found in card["evaluations"].items():
         yield from ("", f"## Evaluation ({split})", "", str(found["verdict"]))
         yield from (f"- {label}" for label in found["labels"] or ())
-    different = ", ".join(f"{k} {v:.1e}" for k, v in rows["largest_difference"].items())
     yield from ("", "## Checks of this export", "")
-    yield (
-        f"- {rows['rows']:,} observations, {rows['held_out_rows']:,} of them held out: largest difference "
-        f"{different} (limit {rows['limit']:g} x max(1, largest legal logit of the row))"
-    )
-    yield (
-        f"- actions: equal in all rows whose two best logits differ by more than {rows['close_margin']:g} "
-        f"(x the same); of {rows['close_rows']:,} closer rows, {rows['close_rows_with_another_action']:,} "
-        "have another action"
-    )
-    trades = card["checks"]["evaluation"]
-    yield (
-        "- trades: NOT checked (--no-evaluation)"
-        if trades is None
-        else f"- trades: {several(trades['sessions'], 'session')} ({trades['split']}), {trades['bars']:,} bars, "
-        f"{several(trades['trades'], 'trade')}: every number of both passes is the same"
-    )
+    yield from (f"- {line}" for line in check_lines(card["checks"]))
     yield from ("", "## Not part of it", "", *(f"- {each}" for each in card["not_carried"]))
     yield from ("", "## Actions", "")
     yield from (f"- {number}: {name}" for number, name in enumerate(card["actions"]))

@@ -188,4 +188,3 @@ def replay(
     if refs is None:
         return figures, np.zeros((0, loaded.schema["observation"]["size"]), np.float32)
     return figures, np.asarray(jax.jit(jax.vmap(own.env.observe, (0, None)))(refs, rules))
-

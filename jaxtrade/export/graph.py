@@ -94,9 +94,7 @@ def stablehlo(graph: Graph) -> bytes:
     """Compile the graph for all platforms and any number of rows, with float32 products."""
 
     def forward(observation: Any, mask: Any, carry: Any) -> Any:
-        return numpy_policy.forward(
-            jnp, graph.weights, graph.activation, observation, mask, carry
-        )
+        return numpy_policy.forward(jnp, graph.weights, graph.activation, observation, mask, carry)
 
     (rows,) = jax_export.symbolic_shape("batch")
     shapes = [

@@ -8,20 +8,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.export import check_format
-from jaxtrade.export.card import card_of, evaluations, markdown
+from jaxtrade.export.card import CARD, PAGE, card_of, evaluations, markdown
 from jaxtrade.export.checks import compare, replay
 from jaxtrade.export.graph import FILES, graph_of, read, write
 from jaxtrade.runs import rundir
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.stored_run import chosen_number, policy_path
+from jaxtrade.text import json_text
 from jaxtrade.training.population import Stack
 
-CARD, PAGE = "card.json", "policy_card.md"
 SPLITS = ("test", "validation", "train", "all")
 
 
@@ -71,9 +73,7 @@ def export_policy(
     words = [format, *([chosen] if len(loaded.symbols) > 1 else [])]
     folder = Path(out or stack.folder(path / "export" / "-".join(words), number))
     check_folder(folder)
-    about = {
-        split: stack.folder(path / "evaluation" / split, number) for split in SPLITS
-    }
+    about = {split: stack.folder(path / "evaluation" / split, number) for split in SPLITS}
     days = None if setup is None else setup.dates("train").astype(str).tolist()
     graph = graph_of(loaded)
     card = card_of(format, path, config, loaded, graph, chosen) | {
@@ -121,15 +121,14 @@ def fill(
 ) -> None:
     """Write an export into an empty folder, and check it. Raises UnequalError."""
     write(format, new, graph, card)
-    weights = (new / FILES[format]).read_bytes()
-    card["weights_sha256"] = hashlib.sha256(weights).hexdigest()
-    rundir.write_json(new / CARD, card)
-    run, figures = read(format, new), None
-    import numpy as np
-
-    seen = np.zeros((0, graph.size), np.float32)
+    card["weights_sha256"] = hashlib.sha256((new / FILES[format]).read_bytes()).hexdigest()
+    (new / CARD).write_text(json_text(card), encoding="utf-8")  # `numpy_policy` reads it
+    run, seen = read(format, new), np.zeros((0, graph.size), np.float32)
+    card["checks"] = {"evaluation": None}
     if setup is not None:
-        figures, seen = replay(setup, loaded, number, card["symbol"], run, format != "stablehlo")
-    card["checks"] = {"rows": compare(loaded, run, seen), "evaluation": figures}
-    rundir.write_json(new / CARD, card)
+        card["checks"]["evaluation"], seen = replay(
+            setup, loaded, number, card["symbol"], run, format != "stablehlo"
+        )
+    card["checks"]["rows"] = compare(loaded, run, seen)
+    (new / CARD).write_text(json_text(card), encoding="utf-8")
     (new / PAGE).write_text(markdown(card), encoding="utf-8")

@@ -146,6 +146,8 @@ class Policy:
         if not mask.any(axis=-1).all():
             raise ValueError("the mask allows no action")
         memory = np.asarray(carry, np.float32) if self.card["memory"] else None
-        rows = [None if x is None else x.reshape(-1, x.shape[-1]) for x in (observation, mask, memory)]
+        rows = [
+            None if x is None else x.reshape(-1, x.shape[-1]) for x in (observation, mask, memory)
+        ]
         result = forward(np, self.weights, self.card["network"]["activation"], *rows)
         return tuple(None if x is None else x.reshape(*lead, *x.shape[1:]) for x in result)
