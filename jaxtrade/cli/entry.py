@@ -179,15 +179,14 @@ def _export(args: Namespace) -> int:
     import_parts(args.modules)
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
-        from jaxtrade.export.card import checks_of
-        from jaxtrade.export.make import export_policy
+        from jaxtrade.export.make import describe, export_policy
 
         screen.phase("exporting", "the policy, and checking it")
         which = {name: getattr(args, name) for name in ("seed", "agent", "symbol", "data")}
         folder = export_policy(
             args.run, args.format, args.out, **which, evaluation=not args.unevaluated
         )
-    print_result(checks_of(folder), screen)
+    print_result(describe(folder), screen)
     return 0
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,131 +10,110 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import name_account
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.policy import policy_digest
-from jaxtrade.export.graph import Graph
-from jaxtrade.storage import digests
 from jaxtrade.text import align, several
 from jaxtrade.version import __version__
 
-FORMAT = 1
 CARD, PAGE = "card.json", "policy_card.md"
 LEFT_OUT = (
     "random choices: it takes the best legal action",
     "the calculation of observations and masks: slots, units and warm-up are below",
     "the rules of the account, orders and fills",
 )
-LISTENS = "advice: it acts as without an advisor (advice absent), though the policy listens to one"
-SLOTS = "advice: its slots are part of the observation"
-SAME_OR_NEWER = "runs in JAX {} or newer, not in an older one"
+LISTENS = "advice: the policy listens to an advisor, and acts here as without one (advice absent)"
 
 
-def card_of(
-    kind: str, path: Path, config: RunConfig, loaded: LoadedPolicy, graph: Graph, symbol: str
-) -> dict[str, Any]:
-    """Return the content of `card.json`, but for the checks.
+def card_of(kind: str, run: str, config: RunConfig, loaded: LoadedPolicy, symbol: str) -> Any:
+    """Return the content of `card.json`, but for the checks and what the run's folder tells.
 
-    path: the folder of the run.
+    kind: the format.
     """
-    schema = loaded.schema
-    markets = {each["symbol"]: each for each in schema.get("markets") or [schema["market"]]}
-    on = schema.get("advisor", {}).get("kind", "off") != "off"
-    advice = [LISTENS] if loaded.listens else [SLOTS] if on else []
+    schema, network = loaded.schema, loaded.schema["network"]
     return {
-        "card_format": FORMAT,
+        "card_format": 1,
         "format": kind,
-        "run": path.resolve().name,
+        "run": run,
         "jaxtrade": __version__,
-        "jax": jax.__version__,
-        "runs_in": SAME_OR_NEWER.format(jax.__version__) if kind == "stablehlo" else None,
+        "jax": f"{jax.__version__}{' or newer, not older' if kind == 'stablehlo' else ''}",
         "policy_sha256": policy_digest(loaded.policy),
-        **{key: schema[key] for key in ("observation_sha256", "actions_sha256", "data_sha256")},
-        "algorithm": schema.get("algorithm", "ppo"),
-        "network": schema["network"] | schema.get("learner", {}),
-        "memory": graph.memory,
+        **{name: schema[name] for name in ("observation_sha256", "actions_sha256", "data_sha256")},
+        "algorithm": config.algorithm,
+        "network": network | schema.get("learner", {}),
+        "memory": network["rnn_width"] if network["kind"] == "gru" else 0,
         "episode_sessions": config.episode.sessions,
-        "market": markets.get(symbol, schema.get("market")),
         "symbol": symbol,
-        "trained_on": loaded.symbols,
+        "markets": schema.get("markets") or [schema["market"]],
         "account": name_account(config.account),
         "scaling": schema["observation"]["scaling"],
-        "observation": schema["observation"]["slots"],
         "constant_in_training": schema["absent"],
+        "not_carried": [*LEFT_OUT, *([LISTENS] if loaded.listens else [])],
         "actions": loaded.action_names,
-        "not_carried": [*LEFT_OUT, *advice],
+        "observation": schema["observation"]["slots"],
     }
 
 
-def evaluations(folders: dict[str, Path]) -> dict[str, Any]:
-    """Return labels and verdict of the evaluations that the run has, by split."""
-    found = {split: folder / "evaluation.json" for split, folder in folders.items()}
-    documents = {split: digests.read_json(file) for split, file in found.items() if file.is_file()}
-    return {
-        split: {name: document.get(name) for name in ("labels", "verdict")}
-        for split, document in documents.items()
-    }
-
-
-def check_lines(checks: dict[str, Any]) -> Iterator[str]:
-    """Say what the checks of an export found."""
-    rows, trades = checks["rows"], checks["evaluation"]
+def checked(checks: dict[str, Any]) -> str:
+    """Say what the checks of an export found, as three lines."""
+    rows, replay = checks["rows"], checks["evaluation"]
     errors = ", ".join(f"{name} {x:.1e}" for name, x in rows["largest_difference"].items())
-    yield (
-        f"outputs: on {rows['rows']:,} observations, {rows['held_out_rows']:,} of them held out, the largest "
-        f"difference is {errors} (limit {rows['limit']:g}, times the size of a logit or value above 1)"
+    trades = "NOT checked (--no-evaluation)"
+    if replay:
+        trades = (
+            f"{several(replay['trades'], 'trade')} on {several(replay['sessions'], 'session')} "
+            f"({replay['split']}), {replay['bars']:,} bars: every number of both passes is the same"
+        )
+    return (
+        f"- outputs: {rows['rows']:,} observations, {rows['held_out_rows']:,} of them held out: largest "
+        f"difference {errors} (limit {rows['limit']:g}, times the row's largest number where above 1)\n"
+        f"- actions: the same wherever the best two logits are more than {rows['close_margin']:g} apart "
+        f"(times the same); {several(rows['close_rows'], 'row')} closer, "
+        f"{rows['close_rows_with_another_action']:,} of them with another action\n- trades: {trades}"
     )
-    yield (
-        f"actions: equal wherever the two best logits differ by more than {rows['close_margin']:g} (times the "
-        f"same); {several(rows['close_rows'], 'row')} closer, of which "
-        f"{rows['close_rows_with_another_action']:,} with another action"
-    )
-    yield (
-        "trades: NOT checked (--no-evaluation)"
-        if trades is None
-        else f"trades: {several(trades['trades'], 'trade')} on {several(trades['sessions'], 'session')} "
-        f"({trades['split']}, {trades['bars']:,} bars), every number of both passes is the same"
-    )
-
-
-def checks_of(folder: Path) -> str:
-    """Return what a command prints of an export."""
-    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-    return "\n".join([*check_lines(card["checks"]), f"export: {folder} (read {PAGE})"])
 
 
 def markdown(card: dict[str, Any]) -> str:
     """Write the card for a reader."""
-    return "\n".join([f"# Policy of {card['run']}, as {card['format']}", "", *_lines(card)]) + "\n"
 
+    def points(values: Any) -> str:
+        return "\n".join(f"- {value}" for value in values)
 
-def _lines(card: dict[str, Any]) -> Iterator[str]:
-    network, days = card["network"], card["training_days"]
-    memory = f", memory {card['memory']}, zero at the start of an episode ({several(card['episode_sessions'], 'session')}, or a new account)"
-    about = {
-        "learner": card["algorithm"],
-        "network": f"{network.get('kind', 'mlp')} {network['hidden']}, {network['activation']}"
-        + (memory if card["memory"] else ""),
-        "symbol": f"{card['symbol']} (trained on {', '.join(card['trained_on'])})",
-        "trained": f"{days[0]} to {days[1]}, {several(days[2], 'session')}"
-        if days
-        else "not known",
-        "account": card["account"],
-        "made by": f"jaxtrade {card['jaxtrade']}, JAX {card['jax']}",
-        **({"needs": card["runs_in"]} if card["runs_in"] else {}),
-        **{name: card[name] for name in card if name.endswith("sha256")},
-    }
-    yield from (f"- {name}: {value}" for name, value in about.items())
-    for split, found in card["evaluations"].items():
-        yield from ("", f"## Evaluation ({split})", "", str(found["verdict"]))
-        yield from (f"- {label}" for label in found["labels"] or ())
-    yield from ("", "## Checks of this export", "")
-    yield from (f"- {line}" for line in check_lines(card["checks"]))
-    yield from ("", "## Not part of it", "", *(f"- {each}" for each in card["not_carried"]))
-    yield from ("", "## Actions", "")
-    yield from (f"- {number}: {name}" for number, name in enumerate(card["actions"]))
-    absent = ", ".join(card["constant_in_training"])
-    yield from ("", f"## Observation ({card['scaling']})", "")
-    yield from [f"Constant in training: {absent}", ""] if absent else []
-    table = [("slot", "name", "unit", "warm-up")] + [
-        (str(number), slot["name"], slot["unit"], f"{slot['warm_up']} bars")
-        for number, slot in enumerate(card["observation"])
-    ]
-    yield from (f"    {line}" for line in align(table, (1, 2)))
+    network, days, found = card["network"], card["training_days"], card["evaluation"]
+    memory = (
+        f", memory {card['memory']}: zero where an episode begins, which is at each new account and every "
+        f"{several(card['episode_sessions'], 'session')}"
+    )
+    slots = [(str(i), *map(str, slot.values())) for i, slot in enumerate(card["observation"])]
+    table = align([("slot", *card["observation"][0]), *slots], (1, 2))
+    return f"""# Policy of {card["run"]}, as {card["format"]}
+
+- learner: {card["algorithm"]}
+- network: {network["kind"]} {network["hidden"]}, {network["activation"]}{memory if card["memory"] else ""}
+- symbol: {card["symbol"]} (trained on {", ".join(each["symbol"] for each in card["markets"])})
+- training days: {f"{days[0]} to {days[-1]}, {several(len(days), 'session')}" if days else "not known"}
+- account: {card["account"]}
+- jaxtrade {card["jaxtrade"]}, JAX {card["jax"]}
+{points(f"{name}: {value}" for name, value in card.items() if name.endswith("sha256"))}
+
+## Evaluation
+
+{found["verdict"] if found else "none on the test sessions"}
+
+{points(found["labels"] if found else [])}
+
+## Checks of this export
+
+{checked(card["checks"])}
+
+## Not part of it
+
+{points(card["not_carried"])}
+
+## Actions
+
+{points(f"{i}: {name}" for i, name in enumerate(card["actions"]))}
+
+## Observation ({card["scaling"]})
+
+Constant in training: {", ".join(card["constant_in_training"]) or "none"}
+
+    {chr(10).join(table).replace(chr(10), chr(10) + "    ")}
+"""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
-from jax.custom_batching import custom_vmap
+from jax.custom_batching import sequential_vmap
 
 from jaxtrade.errors import JaxtradeError
 from jaxtrade.evaluation.evaluators import evaluator_of
@@ -18,7 +18,7 @@ from jaxtrade.runs.setup import Setup
 from jaxtrade.types import Array, PyTree
 
 ROWS = 10_000
-LIMIT = 1e-5  # of a difference, times max(1, the largest legal |logit| of the row)
+LIMIT = 1e-5  # of a difference, times max(1, the row's largest legal |logit|, or its |value|)
 MARGIN = 1e-4  # between the two best legal logits, times the same: below it the action may differ
 EXTREME = 1e6
 
@@ -30,161 +30,123 @@ class UnequalError(JaxtradeError):
 
 
 def draw_rows(loaded: LoadedPolicy, held_out: np.ndarray) -> tuple[Any, Any, Any]:
-    """Return (observations float32[N, D], masks bool[N, A], carries float32[N, H] or None).
+    """Return observations float32[N, D], masks bool[N, A] and carries float32[N, H] or None.
 
     The first rows are held-out observations, up to half of all. The others are drawn around the
-    statistics of the policy, three times as wide, with extremes and with changes of slots that were
-    constant in training. In every tenth row only action 0 is legal.
+    statistics of the policy, three times as wide; some have extremes, and half of the slots that
+    were constant in training vary. In every tenth row only action 0 is legal.
     """
     random, stats = np.random.default_rng(0), loaded.policy.normaliser
-    spread = np.sqrt(np.asarray(stats.variance[0]))
-    seen = np.asarray(stats.mean[0]) + 3 * spread * random.normal(size=(ROWS, len(spread)))
-    varied = (spread > 0) | (random.random(seen.shape) < 0.5)
-    seen = np.where(varied, seen, random.normal(size=seen.shape))
+    assert stats is not None
+    spread, noise = np.sqrt(stats.variance), random.normal(size=(ROWS, stats.mean.shape[-1]))
+    shift = np.where(spread > 0, 3 * spread, random.random(noise.shape) < 0.5)
     share = random.choice([0.0, 0.1, 1.0], size=(ROWS, 1), p=[0.6, 0.35, 0.05])
-    signs = random.choice([-EXTREME, EXTREME], size=seen.shape)
-    seen = np.where(random.random(seen.shape) < share, signs, seen).astype(np.float32)
+    extreme = random.random(noise.shape) < share
+    seen = np.where(extreme, np.copysign(EXTREME, noise), stats.mean + shift * noise)
     real = random.permutation(held_out)[: ROWS // 2]
-    seen[: len(real)] = real
     masks = random.random((ROWS, len(loaded.action_names))) < 0.6
     masks[:, 0] |= ~masks.any(axis=1)
     masks[::10] = np.arange(masks.shape[1]) == 0
     carry = loaded.first_carry(ROWS)
     if carry is not None:
         carry[1::2] = random.uniform(-1, 1, carry[1::2].shape)
-    return seen, masks, carry
+    return np.concatenate([real, seen[len(real) :]]).astype(np.float32), masks, carry
+
+
+def difference(found: Any, own: Any) -> float:
+    """Return the largest difference of rows, times 1 / max(1, the row's largest |number|)."""
+    found, own = (np.reshape(x, (ROWS, -1)) for x in (found, own))
+    return float((np.abs(found - own) / np.maximum(1, np.abs(own).max(1, keepdims=True))).max())
 
 
 def compare(loaded: LoadedPolicy, run: Run, held_out: np.ndarray) -> dict[str, Any]:
     """Compare all outputs on `draw_rows`. Return figures. Raises UnequalError."""
     seen, masks, carry = draw_rows(loaded, held_out)
-    action, logits, value, after = jax.tree.map(np.asarray, run(seen, masks, carry))
-    own_after, own_action, extras = jax.tree.map(np.asarray, loaded.decide(carry, seen, masks))
-    own_logits = np.where(masks, extras.logits, -np.inf)
-    legal = np.where(masks, extras.logits, 0.0)
-    scale = np.maximum(1.0, np.abs(legal).max(axis=-1))
-    best = np.sort(own_logits, axis=-1)
-    with np.errstate(invalid="ignore"):  # -inf - -inf
-        margin = np.where(masks.sum(axis=-1) > 1, best[:, -1] - best[:, -2], np.inf) / scale
-    pairs = {
-        "logits": (np.where(masks, logits, 0.0), legal, scale[:, None]),
-        "value": (value, extras.value, np.maximum(1.0, np.abs(extras.value))),
-        **({} if carry is None else {"carry": (after, own_after, 1.0)}),
+    action, logits, value, after = jax.device_get(run(seen, masks, carry))
+    own_after, own_action, extras = jax.device_get(loaded.decide(carry, seen, masks))
+    legal = np.where(masks, extras.logits, 0)
+    errors = {
+        "logits": difference(np.where(masks, logits, 0), legal),
+        "value": difference(value, extras.value),
+        **({} if carry is None else {"carry": difference(after, own_after)}),
     }
-    errors = {name: float((np.abs(a - b) / size).max()) for name, (a, b, size) in pairs.items()}
-    close, other = margin <= MARGIN, action != own_action
-    figures = {
+    best = np.sort(np.where(masks, extras.logits, -np.inf))
+    close = best[:, -1] - best[:, -2] <= MARGIN * np.maximum(1, np.abs(legal).max(1))
+    other = action != own_action
+    wrong = [f"{name} differ by {x:.1e}" for name, x in errors.items() if not x <= LIMIT]
+    wrong += [f"{(other & ~close).sum():,} actions differ"] if (other & ~close).any() else []
+    wrong += [] if np.array_equal(masks, logits > -np.inf) else ["the mask is not kept"]
+    if wrong:
+        raise UnequalError(
+            f"the export does not act as {loaded.path}: of {ROWS:,} rows, {', '.join(wrong)} (limit "
+            f"{LIMIT:g}); nothing was written; this is a bug in jaxtrade, please report it"
+        )
+    return {
         "rows": ROWS,
         "held_out_rows": min(len(held_out), ROWS // 2),
         "largest_difference": errors,
         "limit": LIMIT,
-        "close_rows": int(close.sum()),
         "close_margin": MARGIN,
-        "close_rows_with_another_action": int((close & other).sum()),
+        "close_rows": int(close.sum()),
+        "close_rows_with_another_action": int(other.sum()),
     }
-    wrong = [
-        *(f"{name} differ by {error:.1e}" for name, error in errors.items() if not error <= LIMIT),
-        *([f"{(other & ~close).sum()} actions differ"] if (other & ~close).any() else []),
-        *(["the mask is not kept"] if not np.array_equal(masks, logits > -np.inf) else []),
-    ]
-    if wrong:
-        raise UnequalError(
-            f"the export does not act as {loaded.path}: of {ROWS:,} rows, {', '.join(wrong)} (allowed: "
-            f"{LIMIT:g}); nothing was written; this is a bug in jaxtrade, please report it"
-        )
-    return figures
 
 
-# The held-out evaluation, once by the policy and once by its export.
-
-
-@dataclass(frozen=True, eq=False)  # equal only to itself: a static argument of the evaluation
-class ExportedAct:
-    """`Learner.act` by an export.
+def act_of(env: Any, run: Run, host: bool) -> Any:
+    """Return `Learner.act` by an export.
 
     host: whether it runs outside of the compiled program.
     """
 
-    env: Any
-    run: Run
-    host: bool
+    @sequential_vmap
+    def decide(*given: Any) -> Any:
+        rows = jax.tree.map(lambda x: x[None], given)
+        shapes = (), rows[1].shape[1:], ()
+        kinds = zip((np.int32, np.float32, np.float32), shapes, strict=True)
+        like = *(jax.ShapeDtypeStruct((1, *shape), kind) for kind, shape in kinds), rows[2]
+        found = jax.pure_callback(run, like, *rows) if host else run(*rows)
+        return jax.tree.map(lambda x: x[0], (found[3:], found[0]))
 
-    def __call__(
-        self, policy: PyTree, carry: PyTree, ref: PyTree, params: PyTree, key: Any, explore: bool
-    ) -> tuple[PyTree, Array, None]:
-        del policy, key, explore
-        seen, mask = self.env.observe(ref, params), self.env.action_mask(ref)
-        return *self._decide(carry, seen, mask), None
+    def act(policy: PyTree, carry: PyTree, ref: PyTree, params: PyTree, *unused: Any) -> Any:
+        del policy, unused
+        after, action = decide(env.observe(ref, params), env.action_mask(ref), carry)
+        return (*after, None)[0], action, None
 
-    @property
-    def _decide(self) -> Any:
-        @custom_vmap
-        def decide(carry: PyTree, seen: Array, mask: Array) -> tuple[PyTree, Array]:
-            lead = mask.shape[:-1]
-            rows = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (seen, mask, carry))
-            found = self._on_host(*rows) if self.host else self.run(*rows)
-            return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), (found[3], found[0]))
-
-        @decide.def_vmap
-        def batched(size: int, batch: Any, *given: Any) -> Any:
-            whole = jax.tree.map(
-                lambda x, mapped: x if mapped else jax.numpy.broadcast_to(x, (size, *x.shape)),
-                given,
-                tuple(batch),
-            )
-            return decide(*whole), jax.tree.map(lambda _: True, (given[0], 0))
-
-        return decide
-
-    def _on_host(self, seen: Array, mask: Array, carry: PyTree) -> Any:
-        like = jax.ShapeDtypeStruct(mask.shape[:1], np.int32), carry
-
-        def call(*rows: Any) -> Any:
-            found = self.run(*jax.tree.map(np.asarray, rows))
-            return found[0], found[3]
-
-        action, carry = jax.pure_callback(call, like, seen, mask, carry)
-        return action, None, None, carry
+    return act
 
 
 def replay(
     setup: Setup, loaded: LoadedPolicy, number: int, symbol: str, run: Run, host: bool
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Evaluate on the held-out sessions by the policy and by its export.
+) -> tuple[dict[str, Any], Array]:
+    """Evaluate on the held-out sessions by the policy and by its export, advice absent.
 
-    Advice is absent in both. Returns figures, and the observations float32[L, D] of the policy
-    (none of `allocate`, which records none). Raises UnequalError unless every number of both passes
-    is the same.
+    Returns figures, and the observations float32[L, D] of the policy (none of `allocate`, which
+    records none). Raises UnequalError unless every number of both passes is the same.
     """
     own, split = setup.symbols[symbol], setup.evaluation_split()
     config, rules = setup.of_agent(number, symbol, jax.device_put(own.params))
     evaluator, learner = evaluator_of(own.env), make_algorithm(config, own.env, 1)
+    given = own.env, rules, own.single
     best = evaluator.agents(own.env, own.single, rules, config, learner, loaded.policy)[0]
-    exported = best._replace(
-        name="exported", act=replace(best.act, algorithm_act=ExportedAct(own.env, run, host))
-    )
-    result = evaluator.evaluate(
-        own.env, rules, own.single, own.splits[split], config, [best, exported],
-        steps=setup.steps(split),
-    )  # fmt: skip
-    one, other = result.agents
-    for which in ("strategy", "account"):
-        pair = [jax.tree.leaves(getattr(agent, which)) for agent in (one, other)]
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*pair, strict=True)):
-            actions = [getattr(agent, which).action for agent in (one, other)]
-            raise UnequalError(
-                f"the export trades otherwise than {loaded.path}: in the {which} pass of split {split}, "
-                f"{(actions[0] != actions[1]).sum()} of {len(actions[0]):,} actions differ; nothing was "
-                "written. If these choices were close, train on; else it is a bug, please report it"
-            )
-    figures = {
+    act: Any = replace(best.act, algorithm_act=act_of(own.env, run, host))
+    agents = [best, best._replace(name="exported", act=act)]
+    result = evaluator.evaluate(*given, own.splits[split], config, agents, steps=setup.steps(split))
+    one, two = ((agent.strategy, agent.account) for agent in result.agents)
+    if not all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(two))):
+        differ = [int((a.action != b.action).sum()) for a, b in zip(one, two, strict=True)]
+        raise UnequalError(
+            f"the export trades otherwise than {loaded.path} on split {split}: {differ[0]} of "
+            f"{len(one[0].action):,} actions differ, {differ[1]} with the account rules on; nothing was "
+            "written. Its choices are too close to call there: train on, or use another format"
+        )
+    refs = getattr(one[0], "ref", None)
+    return {
         "split": split,
         "sessions": len(result.dates),
-        "bars": len(one.strategy.action),
-        "trades": int(one.strategy_figures["trades"]),
-        "same_trades": True,
-    }
-    refs = getattr(one.strategy, "ref", None)
-    if refs is None:
-        return figures, np.zeros((0, loaded.schema["observation"]["size"]), np.float32)
-    return figures, np.asarray(jax.jit(jax.vmap(own.env.observe, (0, None)))(refs, rules))
+        "bars": len(one[0].action),
+        "trades": int(result.agents[0].strategy_figures["trades"]),
+    }, (
+        np.zeros((0, own.env.observation_size))
+        if refs is None
+        else jax.jit(jax.vmap(own.env.observe, (0, None)))(refs, rules)
+    )

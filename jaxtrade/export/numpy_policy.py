@@ -60,7 +60,9 @@ def _remember(xp: Any, w: Any, carry: Any, x: Any) -> Any:
     return (1.0 - update) * new + update * carry
 
 
-def forward(xp: Any, w: Any, activation: str, observation: Any, mask: Any, carry: Any) -> Any:
+def forward(
+    xp: Any, w: Any, activation: str, observation: Any, mask: Any, carry: Any = None
+) -> Any:
     """Compute (action int32[B], logits float32[B, A], value float32[B], next carry or None).
 
     The logits of illegal actions are -inf. A Q-learner's logits are its Q values, and its value is
@@ -98,56 +100,42 @@ class Policy:
 
     def __init__(self, folder: Any = Path(__file__).parent) -> None:
         """Read the policy. Raises ValueError if its weights are not those of the card."""
-        folder = Path(folder)
-        self.card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
-        weights = (folder / "policy.npz").read_bytes()
-        found, expected = hashlib.sha256(weights).hexdigest(), self.card["weights_sha256"]
-        if found != expected:
+        self.card = json.loads(Path(folder, "card.json").read_text(encoding="utf-8"))
+        content = Path(folder, "policy.npz").read_bytes()
+        if hashlib.sha256(content).hexdigest() != self.card["weights_sha256"]:
             raise ValueError(
-                f"{folder / 'policy.npz'}: its sha256 is {found}, and card.json says {expected}; "
-                "copy the whole export again"
+                f"{folder}: policy.npz has another sha256 than card.json says; copy the whole export again"
             )
-        with np.load(io.BytesIO(weights), allow_pickle=False) as arrays:
-            self.weights = dict(arrays)
-        self.action_names = list(self.card["actions"])
-        self.slots = [slot["name"] for slot in self.card["observation"]]
+        self.weights = dict(np.load(io.BytesIO(content)))  # nothing is unpickled
+        self.action_names = self.card["actions"]
 
-    def first_carry(self, batch: int | None = None) -> Any:
-        """Return the memory where an episode begins; batch: of so many."""
+    def first_carry(self, *batch: int) -> Any:
+        """Return the memory where an episode begins; batch: of so many episodes."""
         width = self.card["memory"]
-        lead = () if batch is None else (batch,)
-        return np.zeros((*lead, width), np.float32) if width else None
+        return np.zeros((*batch, width), np.float32) if width else None
 
     def step(self, carry: Any, observation: Any, mask: Any) -> Any:
         """Return (next carry, action: int or int32[B]). Raises ValueError as `scores`."""
-        action, _, _, carry = self.scores(carry, observation, mask)
+        action, _, _, carry = self.scores(observation, mask, carry)
         return carry, action if action.ndim else int(action)
 
-    def scores(self, carry: Any, observation: Any, mask: Any) -> Any:
+    def scores(self, observation: Any, mask: Any, carry: Any = None) -> Any:
         """Return (action, logits, value, next carry), as `forward`.
 
         Raises ValueError for a wrong shape, a number that is not finite, or no legal action.
         """
-        observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
-        lead, names = observation.shape[:-1], self.slots
-        expected = [(*lead, len(names)), (*lead, len(self.action_names))]
-        found = [observation.shape, mask.shape]
-        if self.card["memory"]:
-            expected.append((*lead, self.card["memory"]))
-            found.append(np.shape(carry))
-        if found != expected or len(lead) > 1 or mask.dtype != np.bool_:
-            raise ValueError(
-                f"observation, mask (and carry) have shapes {found}, the mask is {mask.dtype}; expected "
-                f"{expected}, with or without a leading axis, and a bool mask"
-            )
-        if not np.isfinite(observation).all():
-            slot = int(np.argwhere(~np.isfinite(observation))[0, -1])
-            raise ValueError(f"observation slot {slot} ('{names[slot]}') is not finite")
-        if not mask.any(axis=-1).all():
+        rows = {"observation": np.asarray(observation, np.float32), "mask": np.asarray(mask, bool)}
+        widths = [len(self.card["observation"]), len(self.action_names), self.card["memory"]]
+        if widths[2]:
+            rows["carry"] = np.asarray(carry, np.float32)
+        lead = rows["observation"].shape[:-1]
+        for (name, array), width in zip(rows.items(), widths):
+            if array.shape != (*lead, width) or not np.isfinite(array).all():
+                raise ValueError(
+                    f"{name} must be finite and have shape ({width},) or (B, {width}), found {array}"
+                )
+            rows[name] = array.reshape(-1, width)
+        if not rows["mask"].any(axis=-1).all():
             raise ValueError("the mask allows no action")
-        memory = np.asarray(carry, np.float32) if self.card["memory"] else None
-        rows = [
-            None if x is None else x.reshape(-1, x.shape[-1]) for x in (observation, mask, memory)
-        ]
-        result = forward(np, self.weights, self.card["network"]["activation"], *rows)
-        return tuple(None if x is None else x.reshape(*lead, *x.shape[1:]) for x in result)
+        found = forward(np, self.weights, self.card["network"]["activation"], **rows)
+        return tuple(None if x is None else x.reshape(*lead, *x.shape[1:]) for x in found)
