@@ -15,7 +15,7 @@ from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.export.graph import Run
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.runs.setup import Setup
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import PyTree
 
 ROWS = 10_000
 LIMIT = 1e-5  # of a difference, times max(1, the row's largest legal |logit|, or its |value|)
@@ -29,7 +29,7 @@ class UnequalError(JaxtradeError):
     exit_code = 1
 
 
-def draw_rows(loaded: LoadedPolicy, held_out: np.ndarray) -> tuple[Any, Any, Any]:
+def draw_rows(loaded: LoadedPolicy, held_out: Any) -> tuple[Any, Any, Any]:
     """Return observations float32[N, D], masks bool[N, A] and carries float32[N, H] or None.
 
     The first rows are held-out observations, up to half of all. The others are drawn around the
@@ -59,7 +59,7 @@ def difference(found: Any, own: Any) -> float:
     return float((np.abs(found - own) / np.maximum(1, np.abs(own).max(1, keepdims=True))).max())
 
 
-def compare(loaded: LoadedPolicy, run: Run, held_out: np.ndarray) -> dict[str, Any]:
+def compare(loaded: LoadedPolicy, run: Run, held_out: Any) -> dict[str, Any]:
     """Compare all outputs on `draw_rows`. Return figures. Raises UnequalError."""
     seen, masks, carry = draw_rows(loaded, held_out)
     action, logits, value, after = jax.device_get(run(seen, masks, carry))
@@ -101,23 +101,24 @@ def act_of(env: Any, run: Run, host: bool) -> Any:
     @sequential_vmap
     def decide(*given: Any) -> Any:
         rows = jax.tree.map(lambda x: x[None], given)
-        shapes = (), rows[1].shape[1:], ()
-        kinds = zip((np.int32, np.float32, np.float32), shapes, strict=True)
-        like = *(jax.ShapeDtypeStruct((1, *shape), kind) for kind, shape in kinds), rows[2]
-        found = jax.pure_callback(run, like, *rows) if host else run(*rows)
-        return jax.tree.map(lambda x: x[0], (found[3:], found[0]))
+        like = jax.ShapeDtypeStruct((1,), np.int32), rows[2]
+        found = jax.pure_callback(choose, like, *rows) if host else choose(*rows)
+        return jax.tree.map(lambda x: x[0], found)
+
+    def choose(*rows: Any) -> Any:
+        action, _, _, carry = run(*rows)
+        return action, carry
 
     def act(policy: PyTree, carry: PyTree, ref: PyTree, params: PyTree, *unused: Any) -> Any:
-        del policy, unused
-        after, action = decide(env.observe(ref, params), env.action_mask(ref), carry)
-        return (*after, None)[0], action, None
+        action, carry = decide(env.observe(ref, params), env.action_mask(ref), carry)
+        return carry, action, None
 
     return act
 
 
 def replay(
     setup: Setup, loaded: LoadedPolicy, number: int, symbol: str, run: Run, host: bool
-) -> tuple[dict[str, Any], Array]:
+) -> tuple[dict[str, Any], Any]:
     """Evaluate on the held-out sessions by the policy and by its export, advice absent.
 
     Returns figures, and the observations float32[L, D] of the policy (none of `allocate`, which
@@ -139,14 +140,8 @@ def replay(
             f"{len(one[0].action):,} actions differ, {differ[1]} with the account rules on; nothing was "
             "written. Its choices are too close to call there: train on, or use another format"
         )
-    refs = getattr(one[0], "ref", None)
-    return {
-        "split": split,
-        "sessions": len(result.dates),
-        "bars": len(one[0].action),
-        "trades": int(result.agents[0].strategy_figures["trades"]),
-    }, (
-        np.zeros((0, own.env.observation_size))
-        if refs is None
-        else jax.jit(jax.vmap(own.env.observe, (0, None)))(refs, rules)
-    )
+    figures = {"split": split, "sessions": len(result.dates), "bars": len(one[0].action)}
+    figures["trades"] = int(result.agents[0].strategy_figures["trades"])
+    if own.env.config.joint:
+        return figures, np.zeros((0, own.env.observation_size))
+    return figures, jax.jit(jax.vmap(own.env.observe, (0, None)))(one[0].ref, rules)

@@ -68,13 +68,14 @@ def write(path: Path, weights: Mapping[str, Any], card: Mapping[str, Any]) -> No
         path.write_bytes(model_of(weights, activation, widths, metadata))
     else:
         (rows,) = symbolic_shape("batch")
-        given = {
-            name: jax.ShapeDtypeStruct((rows, width), bool if name == "mask" else np.float32)
-            for name, width in widths.items()
-        }
+        kinds = {"observation": np.float32, "mask": np.bool_, "carry": np.float32}
+        given = [
+            jax.ShapeDtypeStruct((rows, widths[name]), kind) if name in widths else None
+            for name, kind in kinds.items()
+        ]
         forward = jax.jit(lambda *rows: numpy_policy.forward(jnp, weights, activation, *rows))
         with jax.default_matmul_precision("highest"):  # float32 on every platform
-            path.write_bytes(export(forward, platforms=PLATFORMS)(*given.values()).serialize())
+            path.write_bytes(export(forward, platforms=PLATFORMS)(*given).serialize())
 
 
 def read(path: Path) -> Run:
@@ -82,8 +83,7 @@ def read(path: Path) -> Run:
     if path.suffix == ".npz":
         return numpy_policy.Policy(path.parent).scores
     if path.suffix == ".stablehlo":
-        run = deserialize(bytearray(path.read_bytes())).call
-        return lambda *rows: run(*[x for x in rows if x is not None])
+        return deserialize(bytearray(path.read_bytes())).call
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

@@ -92,7 +92,7 @@ def export_policy(
         card["weights_sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
         (new / CARD).write_text(json_text(card), encoding="utf-8")  # `numpy_policy` reads it
         act, on_host, seen = read(file), format != "stablehlo", np.zeros((0, 0))
-        checks = {"evaluation": None}
+        checks: dict[str, Any] = {"evaluation": None}
         if setup is not None:
             checks["evaluation"], seen = replay(setup, loaded, number, chosen, act, on_host)
         checks["rows"] = compare(loaded, act, seen)

@@ -129,7 +129,7 @@ class Policy:
         if widths[2]:
             rows["carry"] = np.asarray(carry, np.float32)
         lead = rows["observation"].shape[:-1]
-        for (name, array), width in zip(rows.items(), widths):
+        for (name, array), width in zip(rows.items(), widths):  # noqa: B905 (Python 3.9)
             if array.shape != (*lead, width) or not np.isfinite(array).all():
                 raise ValueError(
                     f"{name} must be finite and have shape ({width},) or (B, {width}), found {array}"

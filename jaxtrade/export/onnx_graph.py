@@ -81,8 +81,9 @@ class Graph:
         count = inputs[1] if kind == "Split" else 1
         given = inputs[0] if kind == "Concat" else inputs[:1] if kind == "Split" else inputs
         made = [Value(self, f"value_{len(self.nodes)}_{i}") for i in range(count)]
-        names = [[self.name_of(x) for x in given], [x.name for x in made]]
-        self.nodes.append(helper.make_node(kind, *names, **json.loads(attributes)))
+        names = [self.name_of(x) for x in given]
+        outputs = [x.name for x in made]
+        self.nodes.append(helper.make_node(kind, names, outputs, **json.loads(attributes)))
         return made if kind == "Split" else made[0]
 
 
