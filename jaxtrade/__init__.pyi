@@ -32,6 +32,7 @@ from jaxtrade.evaluation.policy import LoadedPolicy as LoadedPolicy
 from jaxtrade.evaluation.policy import load_policy as load_policy
 from jaxtrade.evaluation.result import EvaluationResult as EvaluationResult
 from jaxtrade.evaluation.result import SetResult as SetResult
+from jaxtrade.export.make import export_policy as export_policy
 from jaxtrade.interop.gymnasium_env import to_gymnasium as to_gymnasium
 from jaxtrade.interop.gymnasium_env import to_gymnasium_vec as to_gymnasium_vec
 from jaxtrade.interop.gymnax_adapter import from_gymnasium as from_gymnasium

@@ -37,6 +37,7 @@ LIGHTLY_COMPILED = (
     "test_cli.py",
     "test_evolving_run.py",
     "test_experiment.py",
+    "test_export.py",
     "test_guards.py",
     "test_interop_docs.py",
     "test_nulls_run.py",

@@ -36,6 +36,7 @@ PUBLIC = {
     "agent",
     "build_market",
     "evaluate",
+    "export_policy",
     "from_frame",
     "from_gymnasium",
     "from_gymnax",
