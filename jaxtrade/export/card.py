@@ -63,7 +63,7 @@ def checked(checks: dict[str, Any]) -> str:
         )
     return (
         f"- outputs: {rows['rows']:,} observations, {rows['held_out_rows']:,} of them held out: largest "
-        f"difference {errors} (limit {rows['limit']:g}, times the row's largest number where above 1)\n"
+        f"difference {errors} (limit {rows['limit']:.1e}, times the row's largest number where above 1)\n"
         f"- actions: the same wherever the best two logits are more than {rows['close_margin']:g} apart "
         f"(times the same); {several(rows['close_rows'], 'row')} closer, "
         f"{rows['close_rows_with_another_action']:,} of them with another action\n- trades: {trades}"

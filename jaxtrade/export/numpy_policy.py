@@ -138,4 +138,4 @@ class Policy:
         if not rows["mask"].any(axis=-1).all():
             raise ValueError("the mask allows no action")
         found = forward(np, self.weights, self.card["network"]["activation"], **rows)
-        return tuple(None if x is None else x.reshape(*lead, *x.shape[1:]) for x in found)
+        return tuple(None if x is None else x.reshape((*lead, *x.shape[1:])) for x in found)
