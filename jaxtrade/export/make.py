@@ -72,13 +72,13 @@ def export_policy(
             )
         words.append(symbol.upper())
     chosen = (symbol or symbols[0]).upper()
+    card = card_of(format, path.resolve().name, config, loaded, chosen)
     loaded = loaded.for_symbol(chosen)
     folder = Path(out or stack.folder(path / "export" / "-".join(words), number))
     if folder.exists() and not (folder / CARD).is_file():
         raise ConfigError(f"out (--out) {folder}: exists, and is no export; choose another folder")
     rundir.check_place(folder.parent, f"out (--out) {folder}")
     report = stack.folder(path / "evaluation" / "test", number) / "evaluation.json"
-    card = card_of(format, path.resolve().name, config, loaded, chosen)
     card["training_days"] = setup and setup.dates("train").astype(str).tolist()
     card["evaluation"] = digests.read_json(report) if report.is_file() else None
     if card["evaluation"]:
