@@ -19,7 +19,7 @@ LEFT_OUT = (
     "the calculation of observations and masks: slots, units and warm-up are below",
     "the rules of the account, orders and fills",
 )
-LISTENS = "advice: the policy listens to an advisor, and acts here, and in the check on trades, as without one (advice absent)"
+LISTENS = "advice: the policy listens to an advisor, and acts here as without one (advice absent)"
 
 
 def card_of(kind: str, run: str, config: RunConfig, loaded: LoadedPolicy, symbol: str) -> Any:
