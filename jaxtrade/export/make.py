@@ -91,7 +91,11 @@ def export_policy(
         write(file, weights_of(loaded), card)
         card["weights_sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
         (new / CARD).write_text(json_text(card), encoding="utf-8")  # `numpy_policy` reads it
-        act, on_host, seen = read(file), format != "stablehlo", np.zeros((0, 0))
+        act, on_host, seen = (
+            read(file),
+            format != "stablehlo",
+            np.zeros((0, loaded.schema["observation"]["size"])),
+        )
         checks: dict[str, Any] = {"evaluation": None}
         if setup is not None:
             checks["evaluation"], seen = replay(setup, loaded, number, chosen, act, on_host)
