@@ -62,20 +62,15 @@ def difference(found: Any, own: Any) -> float:
     return float((np.abs(found - own) / np.maximum(1, np.abs(own).max(1, keepdims=True))).max())
 
 
-def exact_logits(loaded: LoadedPolicy, seen: Any, masks: Any, carry: Any) -> Any:
-    """Compute the logits in float64."""
-    weights = {name: x.astype(np.float64) for name, x in weights_of(loaded).items()}
-    activation = loaded.schema["network"]["activation"]
-    return numpy_policy.forward(np, weights, activation, seen, masks, carry)[1]
-
-
 def compare(loaded: LoadedPolicy, run: Run, held_out: Any) -> dict[str, Any]:
     """Compare all outputs on `draw_rows`. Return figures. Raises UnequalError."""
     seen, masks, carry = draw_rows(loaded, held_out)
     action, logits, value, after = jax.device_get(run(seen, masks, carry))
     own_after, own_action, extras = jax.device_get(loaded.decide(carry, seen, masks))
     legal = np.where(masks, extras.logits, 0)
-    exact = exact_logits(loaded, seen, masks, carry)
+    weights = {name: x.astype(np.float64) for name, x in weights_of(loaded).items()}
+    activation = loaded.schema["network"]["activation"]
+    exact = numpy_policy.forward(np, weights, activation, seen, masks, carry)[1]
     limit = max(LIMIT, 2 * difference(legal, np.where(masks, exact, 0)))
     errors = {
         "logits": difference(np.where(masks, logits, 0), legal),
