@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxtrade.config import NetworkConfig
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.export import check_format, numpy_policy
@@ -62,6 +63,8 @@ def export_policy(
         leave_out = "or leave the check on trades out (--no-evaluation, evaluation=False)"
         raise DataError(f"{error}; {leave_out}") from None
     loaded = load_policy(policy_path(path, config, number))
+    network = NetworkConfig.model_validate(loaded.schema["network"])  # an old run lacks keys
+    loaded.schema["network"] = network.model_dump(mode="json")
     require_known(loaded)
     symbols, words = loaded.symbols, [format]
     if len(symbols) > 1:
