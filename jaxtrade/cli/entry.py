@@ -75,6 +75,7 @@ def _evaluate(args: Namespace) -> int:
             (*runs.GRIDS, "pass_probability", "breakdown", "advisor", "overrides", "account"),
             f"--nulls {spec}: tests the run as it is",
         )
+    _check_new_bars(args)
     accounts = [None] if args.account is None else args.account.split(",")
     for name in accounts:
         if name is not None:
@@ -83,21 +84,26 @@ def _evaluate(args: Namespace) -> int:
     rundir.read_run(Path(args.run))
     with loading(args) as screen:
         from jaxtrade.runs.evaluate import Request, evaluate_run
+        from jaxtrade.runs.new_bars import NewBars
         from jaxtrade.runs.studies import grid_run, nulls_run, study_run
 
+        reading = [key for key in args.overrides if args.on and key.strip().startswith("data.")]
+        asked = [key for key in args.overrides if key not in reading]
+        on = args.on and NewBars(args.on, args.first, args.last, args.allow_overlap, reading)
         titles, texts = [title for flag, title in runs.GRIDS.items() if getattr(args, flag)], []
         for account in accounts:
             request = Request(
                 Path(args.run),
-                args.split,
+                on.split if on else args.split or "test",
                 args.json,
                 args.seed,
                 args.advisor,
-                args.overrides,
+                asked,
                 args.data,
                 screen,
                 args.agent,
                 account,
+                on,
             )
             if studies:
                 texts.append(study_run(request, runs.draws(args), args.breakdown))
@@ -111,6 +117,13 @@ def _evaluate(args: Namespace) -> int:
         texts = [json_text(dict(zip(accounts, map(json.loads, texts), strict=True)))]
     print_result("\n\n".join(texts), screen)
     return 0
+
+
+def _check_new_bars(args: Namespace) -> None:
+    if args.on is None:
+        refuse(args, ("first", "last", "allow_overlap"), "without --on FILE there are no new bars")
+    else:
+        refuse(args, ("split", "nulls"), f"--on {args.on}: its sessions are a split of their own")
 
 
 def _data(args: Namespace) -> int:

@@ -209,7 +209,13 @@ EVALUATE = (
     "evaluate a run's policy against the baselines",
     """
     RUN  the run's folder
-    --split {train,validation,test,all} [test]  sessions to evaluate on (default: test)
+    --split {train,validation,test,all}  sessions to evaluate on (default: test)
+    --on FILE : Path  evaluate on new bars instead, without the days that the run was trained or
+        chosen on; for a run on several symbols a folder with a file of each
+    --from DATE -> first  with --on: the first trade date to evaluate, YYYY-MM-DD
+    --to DATE -> last  with --on: the last one
+    --allow-overlap  with --on: keep the days that the run was trained or chosen on, and label the
+        result in sample
     --intrabar-grid  print net profit by intrabar order, and its range, instead of the table
     --cost-grid  print net profit at multiples of the run's costs, and its range, instead of
         the table
@@ -227,7 +233,8 @@ EVALUATE = (
     --json  print JSON instead of the table
     --advisor KIND|URL  the advisor, instead of the run's own
     --set KEY=VALUE ... -> overrides  a key of that advisor, e.g. --set
-        advisor.options.model=NAME (repeatable)
+        advisor.options.model=NAME; with --on, how its file is read, e.g. --set
+        data.market=GBPUSD (repeatable)
     --account NAME[,NAME]  evaluate under the rules of other accounts, one after the other, without
         training again: presets, or YAML files with account keys; only where env.task does not show
         the account

@@ -117,8 +117,8 @@ REPORT = (
     "make one HTML page of a run's results, and the same figures as JSON",
     """
     RUN?  the folder of a run or of a walk-forward (default: the newest in runs that was evaluated)
-    --split {test,validation,train,all} [test]  sessions that the page is about (default: test); they
-        must have been evaluated
+    --split SPLIT [test]  sessions that the page is about: test, validation, train, all, or a folder of
+        RUN/evaluation that evaluate --on made (default: test); they must have been evaluated
     --seed SEED : int  one seed of a run with several (default: the first)
     --agent N : int  one agent of a run with several, by its number in agents.json
     --symbol SYMBOL  one symbol of a run with several
@@ -208,8 +208,8 @@ COMPARE = (
     "runs against each other, paired by held-out day: differences with intervals",
     """
     RUN+ -> runs  folders of runs or walk-forwards; the others are compared with the first
-    --split {test,validation,train,all} [test]  whose days (default: test); each run must have been
-        evaluated on it
+    --split SPLIT [test]  whose days: test, validation, train, all, or a folder of RUN/evaluation that
+        evaluate --on made (default: test); each run must have been evaluated on it
     --shared-days  compare on the days that all have, although some have others too, as a run
         and a walk-forward
     --json  print JSON instead of the table

@@ -68,6 +68,8 @@ _WRITTEN = {
     "overrides": "--set",
     "source": "--from",
     "onward": "--continue",
+    "first": "--from",
+    "last": "--to",
     "modules": "--import",
 }
 

@@ -54,7 +54,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def trained_on(split: str, labels: Sequence[str]) -> bool:
     """Return whether the policy was trained on some of the sessions. labels: of the evaluation."""
-    return split not in ("test", "validation") or any(
+    return split in ("train", "all") or any(
         label.startswith("in sample") for label in labels
     )
 
@@ -259,14 +259,15 @@ def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory |
     policy: its sha256, or its number where that is known.
     """
     split, data = of.split, of.manifest["data_sha256"]
-    if split not in ("test", "all"):
+    if split in ("train", "validation"):
         return None
     if split == "all" and not (of.run / "evaluation" / "test").is_dir():
         return SplitHistory(
             None, None, "the test sessions were not evaluated by themselves", False, ""
         )
     # Of several symbols the days on which any of them traded.
-    records = next(iter(evaluated_records(of.run, "test").values()))
+    shown = "test" if split == "all" else split
+    records = next(iter(evaluated_records(of.run, shown).values()))
     dates = tuple(records.dates.astype(str).tolist())
     trial = (of.manifest["config_sha256"], data, policy)
     found = counted_until_now(of.run, HeldOutDays(data, dates, bars_of(records)), trial)

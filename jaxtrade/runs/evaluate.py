@@ -31,6 +31,7 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.agents import resumed_config
+from jaxtrade.runs.new_bars import NewBars, open_on
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare
 from jaxtrade.runs.stored_run import chosen_number, chosen_numbers, read_policy
 from jaxtrade.runs.trial_log import count_look, count_replay, days_label
@@ -391,7 +392,7 @@ def _provenance(setup: Setup, path: Path, split: str, number: int) -> dict[str, 
     return (
         rundir.read_run(path)[1]
         | rundir.facts()
-        | {"split": split}
+        | {"split": split, "data_sha256": setup.market.fingerprint}
         | evolved
         | setup.stack.provenance(number)
     )
@@ -433,7 +434,12 @@ MOST_NAMES = 4  # of files in one line
 
 
 def evaluation_footer(
-    path: Path, folder: Path, results: Results, config: RunConfig, advisor: Sequence[str] = ()
+    path: Path,
+    folder: Path,
+    results: Results,
+    config: RunConfig,
+    advisor: Sequence[str] = (),
+    bars: NewBars | None = None,
 ) -> Iterator[str]:
     """Yield lines below the table: the run's folder, its files, and commands to go on with.
 
@@ -445,6 +451,7 @@ def evaluation_footer(
         results: of the evaluation, by the agents' numbers.
         config: of the run, with the paths at which its files were read.
         advisor: the words that chose another advisor or account than the run's own.
+        bars: other bars than the run's own.
     Raises ConfigError if `path` is not a run's folder.
     """
     number, first = next(iter(results.items()))
@@ -461,9 +468,9 @@ def evaluation_footer(
         yield f"{'files':<9} {', '.join(names)}"
     split = first.provenance["split"]
     one_policy = [str(path), *stack.flag(number)]
-    run = [*one_policy, *_data(path, config)]
+    run = [*one_policy, *(bars.words if bars else _data(path, config))]
     of_split = ["--split", split] if split != "test" else []
-    grid = [*run, *of_split, *advisor, "--cost-grid"]
+    grid = [*run, *([] if bars else of_split), *advisor, "--cost-grid"]
     symbol, one = "", first
     if isinstance(first, SetResult):
         symbol, one = next(iter(first.symbols.items()))
@@ -473,7 +480,7 @@ def evaluation_footer(
     words = {} if advisor else {("report", *page): "the result as a page"}
     # A policy that has found what can be found goes on to a market where nobody knows what can be.
     words |= {("train", "quickstart"): "the same on a real week"} if BEST in one.settings else {}
-    words |= {("replay", *replay, *of_symbol): "one session, bar by bar"}
+    words |= {} if bars else {("replay", *replay, *of_symbol): "one session, bar by bar"}
     if split == "test" and config.env.task != "advised" and may_pass(first.settings):
         words[("evaluate", *run, *advisor, "--pass-probability")] = "would it pass?"
     else:
@@ -512,6 +519,7 @@ class Request:
         advisor.
     data: a file of the run's bars, instead of its own.
     screen: shows the progress.
+    on: other bars than the run's; `split` is then theirs.
     """
 
     path: Path
@@ -524,6 +532,7 @@ class Request:
     screen: Screen = field(default_factory=Screen)
     agent: int | None = None
     account: str | None = None
+    on: NewBars | None = None
 
     @property
     def folder(self) -> Path:
@@ -533,7 +542,7 @@ class Request:
     def open(self) -> Setup:
         """Open the setup of the run. Raises ConfigError, DataError."""
         self.screen.phase("loading", "the market and the policy")
-        setup, _ = open_run(self.path, self.data, self.advisor is None)
+        setup = self._open_own() if self.on is None else self._open_on(self.on)
         setup = replace_advisor(setup, self.path, self.advisor, self.overrides, self.screen.message)
         if self.account is not None:
             setup = under_account(setup, self.account)
@@ -544,6 +553,12 @@ class Request:
                 if warning := stop_warning(round_turn(market, config), contract, config):
                     self.screen.message(warning)
         return setup
+
+    def _open_own(self) -> Setup:
+        return open_run(self.path, self.data, self.advisor is None)[0]
+
+    def _open_on(self, bars: NewBars) -> Setup:
+        return open_on(self.path, bars, self.data, self.advisor, self._open_own)
 
     def policies(self, config: RunConfig) -> dict[int, PyTree]:
         """Load the policies, by the numbers of their agents.
@@ -581,7 +596,8 @@ def evaluate_run(request: Request) -> str:
     chosen = [word for key in request.overrides for word in ("--set", key)]
     other = [] if advisor is None else ["--advisor", advisor, *chosen]
     other += [] if request.account is None else ["--account", request.account]
-    request.screen.at_end(evaluation_footer(path, request.folder, results, setup.config, other))
+    last = evaluation_footer(path, request.folder, results, setup.config, other, request.on)
+    request.screen.at_end(last)
     return json_text(seeds.to_json(results)) if request.as_json else seeds.table(results)
 
 

@@ -430,7 +430,10 @@ def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str
                     f"{what} {path} has changed (sha256 {found[:16]}..., then {entry['sha256'][:16]}...)"
                 )
     if changed:
-        return f"{folder}: since this run was trained, {' and '.join(changed)}; {again}"
+        return (
+            f"{folder}: since this run was trained, {' and '.join(changed)}; {again}. To see its policy on new "
+            "bars: jaxtrade evaluate RUN --on FILE"
+        )
     if FILES in manifest:
         return (
             f"{folder}: none of its files has changed, but this version of jaxtrade makes another market of its "
@@ -439,4 +442,7 @@ def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str
     contract = (
         " or its contract file" if any(_is_contract(key) for key in list_files(config)) else ""
     )
-    return f"{folder}: its data{contract} have changed since it was trained; {again}"
+    return (
+        f"{folder}: its data{contract} have changed since it was trained; {again}. To see its policy on new "
+        "bars: jaxtrade evaluate RUN --on FILE"
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,9 @@ from jaxtrade.text import Log
 from jaxtrade.training.loop import RunLength, plan_run
 from jaxtrade.training.population import ONE_DEVICE, Axes, RunDevices, Stack
 from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary, Warn
+
+if TYPE_CHECKING:
+    from jaxtrade.runs.new_bars import Unseen
 
 # The episode monitor of a run: what its learner reports, its file, and a warning when rows are
 # lost.
@@ -325,6 +328,7 @@ class Setup:
     `agents` holds what the agents have of their own. In a walk-forward the agents have
     training sessions of their own, those of their fold in `folds`; `splits` then holds the sessions of all folds.
     `split_note` says what of the default split is off because the configuration names some of its numbers.
+    `unseen` chose the splits of an evaluation on other bars than the run's own.
     """
 
     config: RunConfig
@@ -338,6 +342,7 @@ class Setup:
     fusion: Fusion | None = None
     folds: tuple[Fold, ...] = ()
     split_note: str | None = None
+    unseen: Unseen | None = None
 
     @property
     def stack(self) -> Stack:
@@ -494,10 +499,12 @@ class Setup:
         return "test" if int(self.splits["test"].count) else "train"
 
 
-def prepare(config: RunConfig) -> Setup:
+def prepare(config: RunConfig, unseen: Unseen | None = None) -> Setup:
     """Load the market and build the environment, parameters and learner. Writes nothing.
 
     The configuration of the setup names what the default protocol chose (`config.run`).
+
+    unseen: chooses the sessions of other bars than the run's own.
 
     Raises ConfigError, DataError.
     """
@@ -513,9 +520,8 @@ def prepare(config: RunConfig) -> Setup:
         )
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
     market = load_markets(first)
-    splits = split_sessions(
-        market, SplitConfig(validation_sessions=0) if config.walk.on else first.split
-    )
+    split = SplitConfig(validation_sessions=0) if config.walk.on else first.split
+    splits = unseen.splits(market) if unseen else split_sessions(market, split)
     asked, sessions, folds = config, count_sessions(market), tuple[Fold, ...]()
     note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
@@ -551,7 +557,18 @@ def prepare(config: RunConfig) -> Setup:
         asked, config, agents, env, market, splits, fusion
     )
     return Setup(
-        config, market, splits, env, agents.rules[0], plan, algorithm, agents, fusion, folds, note
+        config,
+        market,
+        splits,
+        env,
+        agents.rules[0],
+        plan,
+        algorithm,
+        agents,
+        fusion,
+        folds,
+        note,
+        unseen,
     )
 
 

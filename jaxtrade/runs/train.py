@@ -63,6 +63,7 @@ from jaxtrade.runs.job import (
     write_results,
 )
 from jaxtrade.runs.memory import check_device, explain_memory
+from jaxtrade.runs.new_bars import DAYS, days_of
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
 from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.stored_run import RunResult, policy_path
@@ -196,6 +197,8 @@ def _create_run(
         check_device(config)
         begins = InitialState() if source is None else begin_from(setup, source, programs)
         manifest = rundir.provenance(config, setup.market.fingerprint)
+        if not config.walk.on:
+            manifest[DAYS] = days_of(setup, source and source.path)
         if sized.choice is not None:
             manifest["auto_envs"] = describe_choice(sized.choice, config.rollout.num_envs)
         if source is not None and begins.coverage is not None:

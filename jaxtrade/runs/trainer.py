@@ -297,16 +297,36 @@ class Trainer:
         self._trained, self._path = True, result.path
         return result
 
-    def evaluate(self, split: str = "test") -> StoredEvaluation:
+    def evaluate(
+        self,
+        split: str = "test",
+        *,
+        on: Path | str | None = None,
+        start: str | None = None,
+        end: str | None = None,
+        allow_overlap: bool = False,
+        set: Changes = (),
+    ) -> StoredEvaluation:
         """Evaluate the policy on a split: `test`, `validation`, `train` or `all`.
 
         The evaluation is read if the run has it already.
 
+        Args:
+            on: new bars instead (`jaxtrade evaluate --on`): a file, or of several symbols a folder.
+                Days that the run was trained or chosen on are left out.
+            start, end: the first and the last trade date of them, YYYY-MM-DD.
+            allow_overlap: keep those days, and label the result in sample.
+            set: how the file is read, such as {"data.market": "GBPUSD"}.
+
         Of several seeds it is the first one's. Raises ConfigError before `train`, and for an
-        unknown or empty split.
+        unknown or empty split; DataError for new bars that do not fit, or of which no day is left.
         """
+        bars = None
+        if on is not None:
+            bars = NewBars(Path(on), start, end, allow_overlap, override_list(set))
+            split = bars.split
         if split not in _splits(self.run):
-            evaluate_run(Request(self.path, split))
+            evaluate_run(Request(self.path, split, on=bars))
         return _splits(self.run)[split]
 
     def performance_info(self, against_one: bool = False) -> dict[str, Any]:

@@ -46,15 +46,17 @@ def days_label(setup: Setup, split: str) -> str:
 
     It is made by `days_note`.
     """
-    keeps_best = setup.config.control.keep == "best"
+    keeps_best, unseen = setup.config.control.keep == "best", setup.unseen
+    count, symbols = day_count(setup, split), len(setup.market.members)
+    if unseen is not None:
+        note = unseen.note(setup.market)
+        same = day_count(setup, "validation") > 0
+        trained, chosen = (unseen.count(name) for name in ("train", "validation"))
+        text = days_note(count, trained or 0, chosen, symbols, same)
+        return f"{text}; {note}" if note else text
     chosen = day_count(setup, "validation") if keeps_best else None
-    return days_note(
-        day_count(setup, split),
-        day_count(setup, "train"),
-        chosen,
-        len(setup.market.members),
-        same=keeps_best and split == "validation",
-    )
+    trained, same = day_count(setup, "train"), keeps_best and split == "validation"
+    return days_note(count, trained, chosen, symbols, same)
 
 
 UNCOUNTED = "not counted: this look at the test set could not be written to the trial log"
@@ -220,9 +222,10 @@ def count_replay(setup: Setup, path: Path, session: str, log: Log) -> None:
 def held_out_days(setup: Setup, split: str) -> list[str]:
     """List the trade dates (ISO) of the test split that an evaluation of `split` shows.
 
-    There are none of a split that has none.
+    There are none of a split that has none. Of other bars they are the days that the policy has not
+    seen.
     """
-    if split not in ("test", "all"):
+    if split in ("train", "validation"):
         return []
     return np.unique(setup.dates("test")).astype(str).tolist()
 
@@ -231,13 +234,13 @@ def make_look(
     setup: Setup, path: Path, split: str, kind: str, days: Sequence[str], other: bool = False
 ) -> SplitLook:
     """Make the look of a run's test days, without any result. Arguments as in `count_look`."""
-    folder, whole = trials_folder(path), path.resolve()
-    config = setup.config.digest() if other else rundir.read_run(path)[1]["config_sha256"]
+    folder, whole, manifest = trials_folder(path), path.resolve(), rundir.read_run(path)[1]
+    config = setup.config.digest() if other else manifest["config_sha256"]
     return SplitLook(
         kind,
         whole.relative_to(folder).as_posix(),
         config,
-        setup.market.fingerprint,
+        manifest["data_sha256"],  # what the policy was trained on, whatever bars it is shown
         split,
         days[0],
         days[-1],

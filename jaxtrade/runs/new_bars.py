@@ -1,0 +1,315 @@
+"""Evaluate a run on bars that it never saw: another file, of which its days are left out.
+
+Rules, costs and features are those of the run, and the warm-up comes from the file itself. Days are
+left out by trade date, whatever the symbol: markets move together, so a date that was trained on is
+known from any of them. The manifest of a run has its days (`DAYS`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.config import RunConfig, apply_overrides, make_config
+from jaxtrade.config.sweep import require_no_walk
+from jaxtrade.data.contracts import contract_of
+from jaxtrade.data.market import Markets
+from jaxtrade.data.members import file_of, member_configs
+from jaxtrade.data.splits import sessions_of, shared_dates
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.policy import absent_slots
+from jaxtrade.runs import rundir
+from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.stored_run import policy_path
+from jaxtrade.runs.xla_settings import restore
+from jaxtrade.storage.checkpoint import read_schema
+from jaxtrade.text import several
+from jaxtrade.types import SessionSet
+
+DAYS = "days"  # in a manifest: split -> spans of trade dates [first, last], and their count
+LEFT = {"train": "trained on", "validation": "chosen on"}  # what the policy was, by split
+# Keys of `data` that say how the new file is read, and whose bars it has. The others decide what a
+# policy sees (`window_reset`), or belong to the run's own bars.
+READING = (
+    "market contract columns time_zone stamp date_order price_scale expiry roll splits allow_jumps "
+    "seconds seconds_tolerance quotes quotes_tolerance conversion calendar per_market"
+).split()
+OF_OWN_BARS = ("source", "file", "folder", "seconds", "quotes", "start", "end")
+
+
+def days_of(setup: Setup, source: Path | None = None) -> dict[str, Any]:
+    """Make the entry `DAYS` of a run's manifest.
+
+    It has the days of `train`, and those of `validation` if scores there decide which policy is
+    kept. Between first and last every date counts, also one without a session.
+
+    source: the run whose policy this one begins with; its days count too, as far as its manifest
+        has them.
+    """
+    control, found = setup.config.control, dict[str, Any]()
+    chooses = control.keep == "best" or control.evaluate_every or setup.agents.are_listed
+    earlier = {} if source is None else rundir.read_run(source)[1].get(DAYS, {})
+    for split in ("train", "validation") if chooses else ("train",):
+        dates = np.unique(setup.dates(split)).astype(str).tolist()
+        if spans := [*earlier.get(split, {}).get("spans", []), *([[dates[0], dates[-1]]] if dates else [])]:
+            found[split] = {"spans": spans, "count": len(dates)}
+    return found
+
+
+@dataclass(frozen=True)
+class NewBars:
+    """Bars to evaluate a run on instead of its own.
+
+    place: a file; of a run with `data.markets` a folder with a file for each of its symbols.
+    first, last: trade dates (YYYY-MM-DD) between which sessions are evaluated, both included; None:
+        from the first one on, to the last one.
+    overlap: keep the days that the policy was trained or chosen on, and label the result.
+    overrides: `data.KEY=VALUE` of `READING`: how the file is read.
+
+    Raises ConfigError (dates, keys), DataError (there is no such file or folder).
+    """
+
+    place: Path
+    first: str | None = None
+    last: str | None = None
+    overlap: bool = False
+    overrides: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for flag, day in (("--from", self.first), ("--to", self.last)):
+            if day is not None:
+                _check_day(flag, day)
+        if self.first and self.last and self.first > self.last:
+            raise ConfigError(
+                f"--from {self.first} is after --to {self.last}; no session can lie between them"
+            )
+        for key in self.overrides:
+            if not re.match(rf"\s*data\.({'|'.join(READING)})\b", key):
+                raise ConfigError(
+                    f"--set {key}: no key that says how the file of --on is read; with --on you may set "
+                    f"data.KEY of {', '.join(READING)}"
+                )
+        if not self.place.exists():
+            raise DataError(f"--on {self.place}: there is no such file or folder")
+
+    @cached_property
+    def split(self) -> str:
+        """A name for its sessions, as a split: on-es_2024-2024-01-02-1a2b3c.
+
+        The end is a digest of the files and of how they are read, so that other bars of the same
+        name get a folder of their own.
+        """
+        files = [self.place] if self.place.is_file() else sorted(self.place.iterdir())
+        digest = hashlib.sha256(repr((self.overlap, sorted(self.overrides))).encode())
+        for file in filter(Path.is_file, files):
+            digest.update(file.read_bytes())
+        stem = re.sub(r"[^A-Za-z0-9_]+", "-", self.place.name.partition(".")[0])[:40]
+        days = [day for day in (self.first, self.last) if day]
+        return "-".join(["on", stem, *days, digest.hexdigest()[:6]])
+
+    @property
+    def words(self) -> list[str]:
+        """The flags that name these bars in a command."""
+        found = ["--on", str(self.place)]
+        found += ["--from", self.first] if self.first else []
+        found += ["--to", self.last] if self.last else []
+        found += [word for key in self.overrides for word in ("--set", key)]
+        return [*found, "--allow-overlap"] if self.overlap else found
+
+    def config(self, own: RunConfig) -> RunConfig:
+        """Return a run's configuration with these bars in place of its own.
+
+        Raises ConfigError (a file for several symbols, another kind of contract), DataError.
+        """
+        if own.data.markets and not self.place.is_dir():
+            raise DataError(
+                f"--on {self.place}: the run was trained on {', '.join(own.data.markets)}; name the folder "
+                "that holds a file of each"
+            )
+        if not own.data.markets and not self.place.is_file():
+            raise DataError(f"--on {self.place}: a folder, and the run has one symbol; name its file")
+        values = own.model_dump(mode="json")
+        data = {key: value for key, value in values["data"].items() if _is_kept(key)}
+        data["per_market"] = {
+            symbol: {key: value for key, value in keys.items() if _is_kept(key)}
+            for symbol, keys in own.data.per_market.items()
+        }
+        values = apply_overrides(values | {"data": data | {"source": "file"}}, self.overrides)
+        if own.data.markets:
+            for symbol in own.data.markets:
+                keys = values["data"]["per_market"].setdefault(symbol, {})
+                keys["file"] = str(file_of(self.place, symbol))
+        else:
+            values["data"]["file"] = str(self.place)
+        config = make_config(values, f"--on {self.place}", stored=True)
+        for new, old in zip(member_configs(config), member_configs(own), strict=True):
+            found, expected = contract_of(new.data), contract_of(old.data)
+            if found.kind != expected.kind:
+                raise ConfigError(
+                    f"--on {self.place}: data.market = {found.symbol} is of kind {found.kind}, and the run was "
+                    f"trained on {expected.symbol}, of kind {expected.kind}; give bars of a market of that kind"
+                )
+        return config
+
+
+def _is_kept(key: str) -> bool:
+    return key not in OF_OWN_BARS and not key.startswith("synthetic")
+
+
+def _check_day(flag: str, day: str) -> None:
+    try:
+        if date.fromisoformat(day).isoformat() == day:
+            return
+    except ValueError:
+        pass
+    raise ConfigError(f"{flag} {day}: not a date; write YYYY-MM-DD, e.g. 2013-10-07")
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Which sessions of new bars an evaluation shows, and what it leaves out.
+
+    days: the entry `DAYS` of the run.
+    """
+
+    bars: NewBars
+    days: Mapping[str, Any]
+
+    def count(self, split: str) -> int | None:
+        """Count the days of the run's own split; None if its policy has nothing of them."""
+        return self.days.get(split, {}).get("count")
+
+    def splits(self, market: Markets) -> dict[str, SessionSet]:
+        """Choose the sessions: under the name of the bars those that are shown.
+
+        `test` has those of them that the policy has not seen, `train` and `validation` the others.
+        Raises DataError if none is left.
+        """
+        asked, seen = self._asked(market), self._seen(market)
+        new = asked & ~np.any(list(seen.values()), axis=0)
+        shown = asked if self.bars.overlap else new
+        if not shown.any():
+            known = market.trade_dates
+            why = (
+                f"{self.note(market)}; give later bars, or keep them with --allow-overlap, which labels "
+                "the result in sample"
+                if asked.any()
+                else f"none lies between --from and --to; the bars have {known.min()} .. {known.max()}"
+            )
+            raise DataError(f"--on {self.bars.place}: no session is left to evaluate: {why}")
+        found = {split: rows & shown for split, rows in seen.items()}
+        found |= {"test": new, self.bars.split: shown}
+        return {name: sessions_of(market, np.flatnonzero(rows)) for name, rows in found.items()}
+
+    def note(self, market: Markets) -> str:
+        """Say how many days are left out, or what is kept of them; "" for none."""
+        counts = {
+            split: len(np.unique(market.trade_dates[rows]))
+            for split, rows in self._seen(market).items()
+        }
+        told = [
+            f"{several(count, 'day')} that the policy was {LEFT[split]}"
+            for split, count in counts.items()
+            if count
+        ]
+        kept = "kept (--allow-overlap)" if self.bars.overlap else "left out"
+        return f"{kept}: {' and '.join(told)}" if told else ""
+
+    def _asked(self, market: Markets) -> np.ndarray:
+        """Return which sessions lie between the two dates (bool[N]); of a set, on shared dates."""
+        dates, bars = market.trade_dates, self.bars
+        return np.isin(dates, shared_dates(dates, market.session_parts)) & _within(
+            dates, bars.first, bars.last
+        )
+
+    def _seen(self, market: Markets) -> dict[str, np.ndarray]:
+        """Return which of these the policy was trained on and chosen on (bool[N]), by split."""
+        asked, found = self._asked(market), dict[str, np.ndarray]()
+        for split in LEFT:
+            spans = self.days.get(split, {}).get("spans", [])
+            rows = [_within(market.trade_dates, *span) for span in spans]
+            found[split] = asked & np.any([np.zeros_like(asked), *rows], axis=0)
+        return found
+
+
+def _within(dates: np.ndarray, first: str | None, last: str | None) -> np.ndarray:
+    """Return which dates (datetime64[D][N]) lie between two, both included (bool[N])."""
+    after = dates >= np.datetime64(first) if first else np.ones(len(dates), bool)
+    return after & (dates <= np.datetime64(last)) if last else after
+
+
+def open_on(
+    path: Path, bars: NewBars, data: Path | None, advisor: str | None, own: Callable[[], Setup]
+) -> Setup:
+    """Load the setup of an existing run on new bars, with the sessions of `Unseen.splits`.
+
+    Args:
+        data: a file of the run's own bars, if its days are read from them.
+        advisor: the one that is asked about the new bars.
+        own: loads the setup on the run's own bars, whose days a run of an earlier version has from
+            nowhere else.
+
+    Raises ConfigError, DataError.
+    """
+    config, manifest = rundir.read_run(path)
+    require_no_walk(config)
+    if config.advisor.on and advisor is None:
+        raise ConfigError(
+            f"--on {bars.place}: the policy of {path} listens to advice, and what its own advisor has said "
+            f"is about other bars; name one to ask about these: --advisor {config.advisor.kind}"
+        )
+    config = bars.config(config)
+    days = manifest.get(DAYS)
+    if days is None:
+        try:
+            days = days_of(own())
+        except DataError as error:
+            raise DataError(
+                f"{path}: an earlier version made it, which did not record its training days ('{DAYS}' in "
+                f"manifest.json), so --on needs its own bars: {error}"
+            ) from None
+    elif data is not None:
+        raise ConfigError(
+            f"--data {data} with --on: the run's own bars are not read, its days are in manifest.json; drop "
+            "--data"
+        )
+    restore(config, manifest)
+    setup = prepare(config, Unseen(bars, days))
+    numbers = setup.stack.numbers(config.seed)
+    _check_market(setup, read_schema(policy_path(path, config, numbers[0])), bars.place)
+    return setup
+
+
+def _check_market(setup: Setup, schema: Mapping[str, Any], place: Path) -> None:
+    """Check that a policy sees in a market what it saw in its own.
+
+    schema: of its bundle.
+
+    Raises DataError for bars of another length, and with volume where it had none, or without.
+    """
+    new, own = _lengths(setup.market.facts), _lengths(schema)
+    if new != own:
+        raise DataError(
+            f"--on {place}: bars of {new} seconds, and the policy was trained on bars of {own} seconds "
+            "(bar_seconds in policy/schema.json); give bars of that length"
+        )
+    absent = absent_slots(setup.env, setup.market)
+    if absent != schema["absent"]:
+        fix = "give bars with volume" if absent else "leave the volume column out of the file"
+        raise DataError(
+            f"--on {place}: {'no' if absent else 'a'} volume, and the policy was trained on bars "
+            f"{'with' if absent else 'without'} it, which its features show (env.features); {fix}"
+        )
+
+
+def _lengths(facts: Mapping[str, Any]) -> list[int]:
+    """Return the seconds of a bar of each market in a schema."""
+    return [each["bar_seconds"] for each in facts.get("markets") or [facts["market"]]]
