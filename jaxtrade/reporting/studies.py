@@ -54,9 +54,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def trained_on(split: str, labels: Sequence[str]) -> bool:
     """Return whether the policy was trained on some of the sessions. labels: of the evaluation."""
-    return split in ("train", "all") or any(
-        label.startswith("in sample") for label in labels
-    )
+    return split in ("train", "all") or any(label.startswith("in sample") for label in labels)
 
 
 def chosen_on(labels: Sequence[str]) -> bool:

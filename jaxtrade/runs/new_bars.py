@@ -39,9 +39,9 @@ LEFT = {"train": "trained on", "validation": "chosen on"}  # what the policy was
 # Keys of `data` that say how the new file is read, and whose bars it has. The others decide what a
 # policy sees (`window_reset`), or belong to the run's own bars.
 READING = (
-    "market contract columns time_zone stamp date_order price_scale expiry roll splits allow_jumps "
-    "seconds seconds_tolerance quotes quotes_tolerance conversion calendar per_market"
-).split()
+    "market|contract|columns|time_zone|stamp|date_order|price_scale|expiry|roll|splits|allow_jumps|seconds|"
+    "seconds_tolerance|quotes|quotes_tolerance|conversion|calendar|per_market"
+)
 OF_OWN_BARS = ("source", "file", "folder", "seconds", "quotes", "start", "end")
 
 
@@ -59,7 +59,10 @@ def days_of(setup: Setup, source: Path | None = None) -> dict[str, Any]:
     earlier = {} if source is None else rundir.read_run(source)[1].get(DAYS, {})
     for split in ("train", "validation") if chooses else ("train",):
         dates = np.unique(setup.dates(split)).astype(str).tolist()
-        if spans := [*earlier.get(split, {}).get("spans", []), *([[dates[0], dates[-1]]] if dates else [])]:
+        if spans := [
+            *earlier.get(split, {}).get("spans", []),
+            *([[dates[0], dates[-1]]] if dates else []),
+        ]:
             found[split] = {"spans": spans, "count": len(dates)}
     return found
 
@@ -92,10 +95,10 @@ class NewBars:
                 f"--from {self.first} is after --to {self.last}; no session can lie between them"
             )
         for key in self.overrides:
-            if not re.match(rf"\s*data\.({'|'.join(READING)})\b", key):
+            if not re.match(rf"\s*data\.({READING})\b", key):
                 raise ConfigError(
                     f"--set {key}: no key that says how the file of --on is read; with --on you may set "
-                    f"data.KEY of {', '.join(READING)}"
+                    f"data.KEY of {READING.replace('|', ', ')}"
                 )
         if not self.place.exists():
             raise DataError(f"--on {self.place}: there is no such file or folder")
@@ -135,7 +138,9 @@ class NewBars:
                 "that holds a file of each"
             )
         if not own.data.markets and not self.place.is_file():
-            raise DataError(f"--on {self.place}: a folder, and the run has one symbol; name its file")
+            raise DataError(
+                f"--on {self.place}: a folder, and the run has one symbol; name its file"
+            )
         values = own.model_dump(mode="json")
         data = {key: value for key, value in values["data"].items() if _is_kept(key)}
         data["per_market"] = {
@@ -282,7 +287,8 @@ def open_on(
             "--data"
         )
     restore(config, manifest)
-    setup = prepare(config, Unseen(bars, days))
+    unseen = Unseen(bars, days)
+    setup = replace(prepare(config, unseen.splits), unseen=unseen)
     numbers = setup.stack.numbers(config.seed)
     _check_market(setup, read_schema(policy_path(path, config, numbers[0])), bars.place)
     return setup

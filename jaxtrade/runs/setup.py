@@ -69,6 +69,8 @@ from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary,
 if TYPE_CHECKING:
     from jaxtrade.runs.new_bars import Unseen
 
+Chooses = Callable[[Markets], dict[str, SessionSet]]
+
 # The episode monitor of a run: what its learner reports, its file, and a warning when rows are
 # lost.
 
@@ -499,12 +501,12 @@ class Setup:
         return "test" if int(self.splits["test"].count) else "train"
 
 
-def prepare(config: RunConfig, unseen: Unseen | None = None) -> Setup:
+def prepare(config: RunConfig, choose: Chooses | None = None) -> Setup:
     """Load the market and build the environment, parameters and learner. Writes nothing.
 
     The configuration of the setup names what the default protocol chose (`config.run`).
 
-    unseen: chooses the sessions of other bars than the run's own.
+    choose: makes the session sets of other bars than the run's own.
 
     Raises ConfigError, DataError.
     """
@@ -521,7 +523,7 @@ def prepare(config: RunConfig, unseen: Unseen | None = None) -> Setup:
     first = config_of(config, agents_of(config)[0]) if config.sweep.on else config
     market = load_markets(first)
     split = SplitConfig(validation_sessions=0) if config.walk.on else first.split
-    splits = unseen.splits(market) if unseen else split_sessions(market, split)
+    splits = choose(market) if choose else split_sessions(market, split)
     asked, sessions, folds = config, count_sessions(market), tuple[Fold, ...]()
     note = None if config.walk.on else split_note(config.split, sessions)
     if config.walk.on:
@@ -557,18 +559,7 @@ def prepare(config: RunConfig, unseen: Unseen | None = None) -> Setup:
         asked, config, agents, env, market, splits, fusion
     )
     return Setup(
-        config,
-        market,
-        splits,
-        env,
-        agents.rules[0],
-        plan,
-        algorithm,
-        agents,
-        fusion,
-        folds,
-        note,
-        unseen,
+        config, market, splits, env, agents.rules[0], plan, algorithm, agents, fusion, folds, note
     )
 
 

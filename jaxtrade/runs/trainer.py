@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -24,6 +24,7 @@ from jaxtrade.runs.evaluate import Request, evaluate_run
 from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.job import UNITS
 from jaxtrade.runs.memory import size
+from jaxtrade.runs.new_bars import NewBars
 from jaxtrade.runs.setup import with_learner_of
 from jaxtrade.runs.stored_run import StoredEvaluation, StoredRun, open_run
 from jaxtrade.runs.train import RunResult, resume
@@ -305,7 +306,7 @@ class Trainer:
         start: str | None = None,
         end: str | None = None,
         allow_overlap: bool = False,
-        set: Changes = (),
+        set: Sequence[str] = (),
     ) -> StoredEvaluation:
         """Evaluate the policy on a split: `test`, `validation`, `train` or `all`.
 
@@ -316,14 +317,14 @@ class Trainer:
                 Days that the run was trained or chosen on are left out.
             start, end: the first and the last trade date of them, YYYY-MM-DD.
             allow_overlap: keep those days, and label the result in sample.
-            set: how the file is read, such as {"data.market": "GBPUSD"}.
+            set: how the file is read, such as ["data.market=GBPUSD"].
 
         Of several seeds it is the first one's. Raises ConfigError before `train`, and for an
         unknown or empty split; DataError for new bars that do not fit, or of which no day is left.
         """
         bars = None
         if on is not None:
-            bars = NewBars(Path(on), start, end, allow_overlap, override_list(set))
+            bars = NewBars(Path(on), start, end, allow_overlap, set)
             split = bars.split
         if split not in _splits(self.run):
             evaluate_run(Request(self.path, split, on=bars))
