@@ -40,6 +40,7 @@ LIGHTLY_COMPILED = (
     "test_export.py",
     "test_guards.py",
     "test_interop_docs.py",
+    "test_new_bars.py",
     "test_nulls_run.py",
     "test_old_run.py",
     "test_optuna_search.py",
