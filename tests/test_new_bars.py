@@ -6,13 +6,13 @@ import shutil
 import numpy as np
 import pytest
 
-import jaxtrade as jt
 from jaxtrade.cli import main
 from jaxtrade.config import load_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.sources import write_bars
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.policy import absent_slots
+from jaxtrade.evaluation.records import read_records
 from jaxtrade.reporting import collect, make
 from jaxtrade.runs import files, new_bars, rundir
 from jaxtrade.runs.evaluate import Request, evaluate_run
@@ -212,6 +212,28 @@ def test_a_changed_file_is_told_what_to_do_with_new_bars(tmp_path):
     assert not missing(files.explain(config, manifest, tmp_path), "bars.csv", "evaluate", "--on")
 
 
+def test_an_advised_run_needs_an_advisor_and_a_contract_must_be_the_runs(
+    week, tmp_path, monkeypatch
+):
+    found, own = {}, tmp_path / "es.yaml"
+    text = load_market(load_config()).contract.file_text()
+    monkeypatch.setattr(rundir, "read_run", lambda path: (found["config"], found["manifest"]))
+
+    def opened(keys):
+        own.write_text(text)
+        config = load_config(None, keys)
+        found["config"], found["manifest"] = config, {files.FILES: files.record(config, tmp_path)}
+        own.write_text(text.replace("commission: 2", "commission: 3"))
+        return new_bars.open_on(tmp_path, NewBars(week), None, None, lambda: pytest.fail("read"))
+
+    with refused("--advisor", "mock:skilled:0.6"):
+        opened(["env.task=advised", "advisor.kind=mock:skilled:0.6"])
+    with refused("es.yaml", "data.contract"):
+        opened([f"data.contract={own}"])
+    with refused("walk"):
+        opened(["walk.on=true"])
+
+
 # Whole runs: trained on the earlier part of a file, evaluated on all of it.
 
 
@@ -226,8 +248,15 @@ def as_tested(trained, config, path):
 
 
 def days(folder):
-    records = jt.evaluation.records.read_records(folder / "records.npz")
+    records = read_records(folder / "records.npz")
     return records.dates.astype(str).tolist(), records.daily_net[0].tolist()
+
+
+def recorded(request):
+    """The days of the run that a request leaves out."""
+    unseen = request.open().unseen
+    assert unseen is not None
+    return unseen.days
 
 
 @pytest.fixture(scope="module")
@@ -279,14 +308,13 @@ def test_kept_days_are_labelled_and_a_run_without_recorded_days_reads_its_own_ba
         early / "manifest.json", {key: manifest[key] for key in manifest if key != DAYS}
     )
     try:
-        again = Request(early, "", on=NewBars(week)).open()
-        assert again.unseen.days == manifest[DAYS]
+        assert recorded(Request(early, "", on=NewBars(week))) == manifest[DAYS]
         part = early.parent / "early.csv.gz"
         part.rename(part.with_name("away"))
         with refused(DAYS, "data.file", "early.csv.gz", kind=DataError):
             Request(early, "", on=NewBars(week)).open()
-        moved = Request(early, "", data=part.with_name("away"), on=NewBars(week)).open()
-        assert moved.unseen.days == manifest[DAYS]
+        moved = Request(early, "", data=part.with_name("away"), on=NewBars(week))
+        assert recorded(moved) == manifest[DAYS]
     finally:
         rundir.write_json(early / "manifest.json", manifest)
     with refused("--data", "--on"):

@@ -99,9 +99,9 @@ def choose(
         symbol if symbol and len(symbols) > 1 else "",
     )
     if not (found.folder / "evaluation.json").is_file():
+        fix = f"--split {split}" if split in schema.SPLITS else "--on FILE, which names the split"
         raise ConfigError(
-            f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} --split "
-            f"{split})"
+            f"{found.folder}: no evaluation here; make it first (jaxtrade evaluate {run} {fix})"
         )
     return found
 

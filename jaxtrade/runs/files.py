@@ -412,6 +412,18 @@ def require(
             )
 
 
+def require_contracts(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> None:
+    """Raise ConfigError if a contract file is not the one of the run in `folder`, as its costs."""
+    for key, entry in manifest.get(FILES, {}).items():
+        if _is_contract(key) and not entry.get("shipped"):
+            path = _contract(list_files(config)[key])
+            if _content(path)["sha256"] != entry["sha256"]:
+                raise ConfigError(
+                    f"{path}: this contract file ({key}) has changed since {folder} was trained; bring back "
+                    f"the old file, or state the new one: --set {key}={path}"
+                )
+
+
 def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str:
     """Explain why the market of a located configuration is not the one that the run was trained on.
 

@@ -20,13 +20,13 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, apply_overrides, make_config
 from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.contracts import contract_of
+from jaxtrade.data.contracts import Contract, contract_of
 from jaxtrade.data.market import Markets
-from jaxtrade.data.members import file_of, member_configs
+from jaxtrade.data.members import bars_in, file_of
 from jaxtrade.data.splits import sessions_of, shared_dates
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import absent_slots
-from jaxtrade.runs import rundir
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.stored_run import policy_path
 from jaxtrade.runs.xla_settings import restore
@@ -110,10 +110,10 @@ class NewBars:
         The end is a digest of the files and of how they are read, so that other bars of the same
         name get a folder of their own.
         """
-        files = [self.place] if self.place.is_file() else sorted(self.place.iterdir())
         digest = hashlib.sha256(repr((self.overlap, sorted(self.overrides))).encode())
-        for file in filter(Path.is_file, files):
-            digest.update(file.read_bytes())
+        for path in [self.place] if self.place.is_file() else bars_in(self.place):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         stem = re.sub(r"[^A-Za-z0-9_]+", "-", self.place.name.partition(".")[0])[:40]
         days = [day for day in (self.first, self.last) if day]
         return "-".join(["on", stem, *days, digest.hexdigest()[:6]])
@@ -155,14 +155,23 @@ class NewBars:
         else:
             values["data"]["file"] = str(self.place)
         config = make_config(values, f"--on {self.place}", stored=True)
-        for new, old in zip(member_configs(config), member_configs(own), strict=True):
-            found, expected = contract_of(new.data), contract_of(old.data)
+        for found, expected in zip(_contracts(config), _contracts(own), strict=True):
             if found.kind != expected.kind:
                 raise ConfigError(
                     f"--on {self.place}: data.market = {found.symbol} is of kind {found.kind}, and the run was "
                     f"trained on {expected.symbol}, of kind {expected.kind}; give bars of a market of that kind"
                 )
         return config
+
+
+def _contracts(config: RunConfig) -> list[Contract]:
+    """Return the contract of each symbol. Looks for no file of bars."""
+    data, each = config.data, config.data.per_market
+    own = [
+        {"market": symbol, "contract": each.get(symbol, {}).get("contract")}
+        for symbol in data.markets
+    ]
+    return [contract_of(data.model_copy(update=keys)) for keys in own or [{}]]
 
 
 def _is_kept(key: str) -> bool:
@@ -272,6 +281,8 @@ def open_on(
             f"is about other bars; name one to ask about these: --advisor {config.advisor.kind}"
         )
     config = bars.config(config)
+    if not any("contract" in key for key in bars.overrides):
+        files.require_contracts(config, manifest, path)
     days = manifest.get(DAYS)
     if days is None:
         try:
