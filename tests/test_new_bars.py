@@ -158,12 +158,10 @@ def test_a_set_takes_a_folder_with_a_file_of_each(week, tmp_path):
     own = load_config(None, [f"data.markets={','.join(PAIRS)}"])
     with refused("EURUSD, USDJPY", "folder", kind=DataError):
         NewBars(week).config(own)
-    with refused("folder", kind=DataError):
+    with refused("ES", "one file", kind=DataError):
         NewBars(week.parent).config(load_config())
-    for symbol in PAIRS:
-        (tmp_path / f"{symbol}_new.csv").touch()
-    found = NewBars(tmp_path).config(own).data.per_market
-    assert found["USDJPY"]["file"] == str(tmp_path / "USDJPY_new.csv")
+    found = NewBars(tmp_path).config(own).data
+    assert (found.folder, found.source, found.markets) == (str(tmp_path), "file", PAIRS)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +359,7 @@ def test_every_seed_of_a_set_and_days_that_it_was_chosen_on(pairs, tmp_path):
         ["env.task=allocate"],
         ["data.market=EURUSD", "algorithm=pqn", 'sweep.keys={"costs.commission": [0, 3]}'],
         ["data.market=EURUSD", "network.kind=gru", "ppo.num_minibatches=1"],
-        ["data.market=EURUSD", "algorithm=dqn"],
+        ["data.market=EURUSD", "algorithm=dqn", "dqn.batch_size=128"],
     ],
     ids=["allocate", "pqn sweep", "gru", "dqn"],
 )

@@ -128,7 +128,7 @@ _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _SHAPE = "expected the new shares for one old share (4, or 1.5), or NEW:OLD as text (3:2; a reverse split 1:10)"
 
 
-def _date(text: str) -> str:
+def check_date(text: str) -> str:
     """Return the text. Raises ValueError, which pydantic expects, unless it is an ISO date."""
     why = ""
     try:
@@ -164,7 +164,7 @@ def _ratio(value: object) -> str:
 class ShareSplit(Section, frozen=True):
     """One split. Prices of trade dates before `date` are divided by the ratio."""
 
-    date: Annotated[str, AfterValidator(_date)] = Field()
+    date: Annotated[str, AfterValidator(check_date)] = Field()
     """the first trade date at the new price"""
     ratio: Annotated[str, PlainValidator(_ratio)] = Field()
     """new shares for old ones: 4, or 3:2"""
@@ -211,14 +211,14 @@ def _roll(value: object) -> str | dict[str, str]:
             "(cut the data with data.start)"
         )
     for text in dates:
-        _date(text)
+        check_date(text)
     for before, after in pairwise(dates):
         if after <= before:
             raise ValueError(f"first trade dates must increase: {after} follows {before}")
     return firsts
 
 
-Day = Annotated[str, AfterValidator(_date)]
+Day = Annotated[str, AfterValidator(check_date)]
 # YAML reads an expiry such as 201312 as an int.
 Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 Roll = Literal["off", "volume"] | dict[str, str]

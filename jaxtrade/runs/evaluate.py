@@ -542,7 +542,11 @@ class Request:
     def open(self) -> Setup:
         """Open the setup of the run. Raises ConfigError, DataError."""
         self.screen.phase("loading", "the market and the policy")
-        setup = self._open_own() if self.on is None else self._open_on(self.on)
+
+        def own() -> Setup:
+            return open_run(self.path, self.data, self.advisor is None)[0]
+
+        setup = open_on(self.path, self.on, self.data, self.advisor, own) if self.on else own()
         setup = replace_advisor(setup, self.path, self.advisor, self.overrides, self.screen.message)
         if self.account is not None:
             setup = under_account(setup, self.account)
@@ -553,12 +557,6 @@ class Request:
                 if warning := stop_warning(round_turn(market, config), contract, config):
                     self.screen.message(warning)
         return setup
-
-    def _open_own(self) -> Setup:
-        return open_run(self.path, self.data, self.advisor is None)[0]
-
-    def _open_on(self, bars: NewBars) -> Setup:
-        return open_on(self.path, bars, self.data, self.advisor, self._open_own)
 
     def policies(self, config: RunConfig) -> dict[int, PyTree]:
         """Load the policies, by the numbers of their agents.

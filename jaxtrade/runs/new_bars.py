@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig, apply_overrides, make_config
+from jaxtrade.config.market import check_date
 from jaxtrade.config.sweep import require_no_walk
 from jaxtrade.data.contracts import Contract, contract_of
 from jaxtrade.data.market import Markets
-from jaxtrade.data.members import bars_in, file_of
+from jaxtrade.data.members import bars_in, symbols_of
 from jaxtrade.data.splits import sessions_of, shared_dates
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import absent_slots
@@ -35,6 +35,7 @@ from jaxtrade.text import several
 from jaxtrade.types import SessionSet
 
 DAYS = "days"  # in a manifest: split -> spans of trade dates [first, last], and their count
+NONE: dict[str, Any] = {"spans": [], "count": None}  # of a split that decided nothing
 LEFT = {"train": "trained on", "validation": "chosen on"}  # what the policy was, by split
 # Keys of `data` that say how the new file is read, and whose bars it has. The others decide what a
 # policy sees (`window_reset`), or belong to the run's own bars.
@@ -60,7 +61,7 @@ def days_of(setup: Setup, source: Path | None = None) -> dict[str, Any]:
     for split in ("train", "validation") if chooses else ("train",):
         dates = np.unique(setup.dates(split)).astype(str).tolist()
         if spans := [
-            *earlier.get(split, {}).get("spans", []),
+            *earlier.get(split, NONE)["spans"],
             *([[dates[0], dates[-1]]] if dates else []),
         ]:
             found[split] = {"spans": spans, "count": len(dates)}
@@ -88,8 +89,10 @@ class NewBars:
 
     def __post_init__(self) -> None:
         for flag, day in (("--from", self.first), ("--to", self.last)):
-            if day is not None:
-                _check_day(flag, day)
+            try:
+                check_date(day or "2000-01-01")
+            except ValueError as error:
+                raise ConfigError(f"{flag} {error}") from None
         if self.first and self.last and self.first > self.last:
             raise ConfigError(
                 f"--from {self.first} is after --to {self.last}; no session can lie between them"
@@ -121,10 +124,9 @@ class NewBars:
     @property
     def words(self) -> list[str]:
         """The flags that name these bars in a command."""
-        found = ["--on", str(self.place)]
-        found += ["--from", self.first] if self.first else []
-        found += ["--to", self.last] if self.last else []
-        found += [word for key in self.overrides for word in ("--set", key)]
+        given = [("--on", self.place), ("--from", self.first), ("--to", self.last)]
+        given += [("--set", key) for key in self.overrides]
+        found = [str(word) for each in given if each[1] for word in each]
         return [*found, "--allow-overlap"] if self.overlap else found
 
     def config(self, own: RunConfig) -> RunConfig:
@@ -132,28 +134,17 @@ class NewBars:
 
         Raises ConfigError (a file for several symbols, another kind of contract), DataError.
         """
-        if own.data.markets and not self.place.is_dir():
+        several = bool(own.data.markets)
+        if several != self.place.is_dir():
+            what = "the folder that holds a file of each" if several else "one file"
             raise DataError(
-                f"--on {self.place}: the run was trained on {', '.join(own.data.markets)}; name the folder "
-                "that holds a file of each"
-            )
-        if not own.data.markets and not self.place.is_file():
-            raise DataError(
-                f"--on {self.place}: a folder, and the run has one symbol; name its file"
+                f"--on {self.place}: the run was trained on {', '.join(symbols_of(own))}; name {what}"
             )
         values = own.model_dump(mode="json")
-        data = {key: value for key, value in values["data"].items() if _is_kept(key)}
-        data["per_market"] = {
-            symbol: {key: value for key, value in keys.items() if _is_kept(key)}
-            for symbol, keys in own.data.per_market.items()
-        }
-        values = apply_overrides(values | {"data": data | {"source": "file"}}, self.overrides)
-        if own.data.markets:
-            for symbol in own.data.markets:
-                keys = values["data"]["per_market"].setdefault(symbol, {})
-                keys["file"] = str(file_of(self.place, symbol))
-        else:
-            values["data"]["file"] = str(self.place)
+        data: dict[str, Any] = _kept(values["data"]) | {"source": "file"}
+        data["folder" if several else "file"] = str(self.place)
+        data["per_market"] = {each: _kept(keys) for each, keys in data["per_market"].items()}
+        values = apply_overrides(values | {"data": data}, self.overrides)
         config = make_config(values, f"--on {self.place}", stored=True)
         for found, expected in zip(_contracts(config), _contracts(own), strict=True):
             if found.kind != expected.kind:
@@ -174,17 +165,13 @@ def _contracts(config: RunConfig) -> list[Contract]:
     return [contract_of(data.model_copy(update=keys)) for keys in own or [{}]]
 
 
-def _is_kept(key: str) -> bool:
-    return key not in OF_OWN_BARS and not key.startswith("synthetic")
-
-
-def _check_day(flag: str, day: str) -> None:
-    try:
-        if date.fromisoformat(day).isoformat() == day:
-            return
-    except ValueError:
-        pass
-    raise ConfigError(f"{flag} {day}: not a date; write YYYY-MM-DD, e.g. 2013-10-07")
+def _kept(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of `data` that do not belong to the run's own bars."""
+    return {
+        key: value
+        for key, value in data.items()
+        if key not in OF_OWN_BARS and not key.startswith("synthetic")
+    }
 
 
 @dataclass(frozen=True)
@@ -199,7 +186,7 @@ class Unseen:
 
     def count(self, split: str) -> int | None:
         """Count the days of the run's own split; None if its policy has nothing of them."""
-        return self.days.get(split, {}).get("count")
+        return self.days.get(split, NONE)["count"]
 
     def splits(self, market: Markets) -> dict[str, SessionSet]:
         """Choose the sessions: under the name of the bars those that are shown.
@@ -246,18 +233,20 @@ class Unseen:
 
     def _seen(self, market: Markets) -> dict[str, np.ndarray]:
         """Return which of these the policy was trained on and chosen on (bool[N]), by split."""
-        asked, found = self._asked(market), dict[str, np.ndarray]()
-        for split in LEFT:
-            spans = self.days.get(split, {}).get("spans", [])
-            rows = [_within(market.trade_dates, *span) for span in spans]
-            found[split] = asked & np.any([np.zeros_like(asked), *rows], axis=0)
-        return found
+        asked, dates = self._asked(market), market.trade_dates
+        return {
+            split: asked
+            & np.any(
+                [_within(dates, *span) for span in self.days.get(split, NONE)["spans"]], axis=0
+            )
+            for split in LEFT
+        }
 
 
 def _within(dates: np.ndarray, first: str | None, last: str | None) -> np.ndarray:
     """Return which dates (datetime64[D][N]) lie between two, both included (bool[N])."""
-    after = dates >= np.datetime64(first) if first else np.ones(len(dates), bool)
-    return after & (dates <= np.datetime64(last)) if last else after
+    after = dates >= np.datetime64(first or "0001-01-01")
+    return after & (dates <= np.datetime64(last or "9999-12-31"))
 
 
 def open_on(
