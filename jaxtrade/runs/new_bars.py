@@ -20,7 +20,7 @@ import numpy as np
 from jaxtrade.config import RunConfig, apply_overrides, make_config
 from jaxtrade.config.market import check_date
 from jaxtrade.config.sweep import require_no_walk
-from jaxtrade.data.contracts import Contract, contract_of
+from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.market import Markets
 from jaxtrade.data.members import bars_in, symbols_of
 from jaxtrade.data.splits import sessions_of, shared_dates
@@ -146,23 +146,14 @@ class NewBars:
         data["per_market"] = {each: _kept(keys) for each, keys in data["per_market"].items()}
         values = apply_overrides(values | {"data": data}, self.overrides)
         config = make_config(values, f"--on {self.place}", stored=True)
-        for found, expected in zip(_contracts(config), _contracts(own), strict=True):
+        if not several:  # the symbols of a set stay
+            found, expected = contract_of(config.data), contract_of(own.data)
             if found.kind != expected.kind:
                 raise ConfigError(
                     f"--on {self.place}: data.market = {found.symbol} is of kind {found.kind}, and the run was "
                     f"trained on {expected.symbol}, of kind {expected.kind}; give bars of a market of that kind"
                 )
         return config
-
-
-def _contracts(config: RunConfig) -> list[Contract]:
-    """Return the contract of each symbol. Looks for no file of bars."""
-    data, each = config.data, config.data.per_market
-    own = [
-        {"market": symbol, "contract": each.get(symbol, {}).get("contract")}
-        for symbol in data.markets
-    ]
-    return [contract_of(data.model_copy(update=keys)) for keys in own or [{}]]
 
 
 def _kept(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,7 +185,7 @@ class Unseen:
         `test` has those of them that the policy has not seen, `train` and `validation` the others.
         Raises DataError if none is left.
         """
-        asked, seen = self._asked(market), self._seen(market)
+        asked, seen = self._masks(market)
         new = asked & ~np.any(list(seen.values()), axis=0)
         shown = asked if self.bars.overlap else new
         if not shown.any():
@@ -214,7 +205,7 @@ class Unseen:
         """Say how many days are left out, or what is kept of them; "" for none."""
         counts = {
             split: len(np.unique(market.trade_dates[rows]))
-            for split, rows in self._seen(market).items()
+            for split, rows in self._masks(market)[1].items()
         }
         told = [
             f"{several(count, 'day')} that the policy was {LEFT[split]}"
@@ -224,17 +215,15 @@ class Unseen:
         kept = "kept (--allow-overlap)" if self.bars.overlap else "left out"
         return f"{kept}: {' and '.join(told)}" if told else ""
 
-    def _asked(self, market: Markets) -> np.ndarray:
-        """Return which sessions lie between the two dates (bool[N]); of a set, on shared dates."""
-        dates, bars = market.trade_dates, self.bars
-        return np.isin(dates, shared_dates(dates, market.session_parts)) & _within(
-            dates, bars.first, bars.last
-        )
+    def _masks(self, market: Markets) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return which sessions lie between the two dates (bool[N]); of a set, on shared dates.
 
-    def _seen(self, market: Markets) -> dict[str, np.ndarray]:
-        """Return which of these the policy was trained on and chosen on (bool[N]), by split."""
-        asked, dates = self._asked(market), market.trade_dates
-        return {
+        Also which of them the policy was trained on and chosen on, by split.
+        """
+        dates = market.trade_dates
+        asked = np.isin(dates, shared_dates(dates, market.session_parts))
+        asked &= _within(dates, self.bars.first, self.bars.last)
+        return asked, {
             split: asked
             & np.any(
                 [_within(dates, *span) for span in self.days.get(split, NONE)["spans"]], axis=0
