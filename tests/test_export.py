@@ -82,7 +82,7 @@ def written(policies, kind, folder, form="npz", change=lambda weights: weights):
 @pytest.fixture(scope="module", params=KINDS)
 def pair(request, policies, tmp_path_factory):
     written(policies, request.param, folder := tmp_path_factory.mktemp("npz"))
-    return numpy_policy.Policy(folder), policies(request.param)[0]
+    return numpy_policy.NumpyPolicy(folder), policies(request.param)[0]
 
 
 @settings(max_examples=30, deadline=None)
@@ -163,7 +163,7 @@ def test_another_policy_is_found_out(policies, tmp_path):
 
 def test_numpy_refuses_other_weights_and_wrong_arguments(policies, tmp_path):
     written(policies, "gru", tmp_path)
-    policy = numpy_policy.Policy(tmp_path)
+    policy = numpy_policy.NumpyPolicy(tmp_path)
     seen, mask, carry = np.zeros(228), np.ones(7, bool), policy.first_carry()
     for wrong in (
         (seen[1:], mask, carry),
@@ -180,15 +180,15 @@ def test_numpy_refuses_other_weights_and_wrong_arguments(policies, tmp_path):
     content[len(content) // 2] ^= 1
     (tmp_path / "policy.npz").write_bytes(content)
     with pytest.raises(ValueError, match="sha256"):
-        numpy_policy.Policy(tmp_path)
+        numpy_policy.NumpyPolicy(tmp_path)
 
 
 ALONE = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from numpy_policy import Policy
+from numpy_policy import NumpyPolicy
 import numpy as np
-policy = Policy()
+policy = NumpyPolicy()
 carry, action = policy.step(policy.first_carry(), np.ones(228), np.ones(7, bool))
 top = {name.partition(".")[0] for name in sys.modules}
 print(action, *sorted(top & {"jax", "jaxlib", "jaxtrade", "flax", "onnx", "pandas"}))
@@ -202,7 +202,7 @@ def test_numpy_needs_no_jax(policies, tmp_path):
     found = subprocess.run(
         [sys.executable, "-I", "-c", ALONE, tmp_path], capture_output=True, text=True, check=True
     )
-    policy = numpy_policy.Policy(tmp_path)
+    policy = numpy_policy.NumpyPolicy(tmp_path)
     action = policy.step(policy.first_carry(), np.ones(228), np.ones(7, bool))[1]
     assert found.stdout.split() == [str(action)]
 
@@ -286,7 +286,7 @@ def test_a_run_is_exported_in_every_format_and_trades_the_same(tmp_path, monkeyp
         assert card["evaluation"]["labels"]
         assert (folder / PAGE).read_text().count("\n    ") >= 228
         assert not [*folder.parent.glob(".jaxtrade-*")]
-    assert numpy_policy.Policy(path / "export" / "npz" / "seed_1").card["format"] == "npz"
+    assert numpy_policy.NumpyPolicy(path / "export" / "npz" / "seed_1").card["format"] == "npz"
     capsys.readouterr()
     # Several policies, a folder that is no export, and checks that fail.
     assert cli.main(["export", str(path), "--format", "npz"]) == 2

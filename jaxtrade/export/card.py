@@ -51,7 +51,7 @@ def card_of(kind: str, run: str, config: RunConfig, loaded: LoadedPolicy, symbol
     }
 
 
-def checked(checks: dict[str, Any]) -> str:
+def describe_checks(checks: dict[str, Any]) -> str:
     """Say what the checks of an export found, as three lines."""
     rows, replay = checks["rows"], checks["evaluation"]
     errors = ", ".join(f"{name} {x:.1e}" for name, x in rows["largest_difference"].items())
@@ -101,7 +101,7 @@ def markdown(card: dict[str, Any]) -> str:
 
 ## Checks of this export
 
-{checked(card["checks"])}
+{describe_checks(card["checks"])}
 
 ## Not part of it
 

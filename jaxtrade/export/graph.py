@@ -81,7 +81,7 @@ def write(path: Path, weights: Mapping[str, Any], card: Mapping[str, Any]) -> No
 def read(path: Path) -> Run:
     """Read a policy's file as a user does, and return the function that runs it."""
     if path.suffix == ".npz":
-        return numpy_policy.Policy(path.parent).scores
+        return numpy_policy.NumpyPolicy(path.parent).scores
     if path.suffix == ".stablehlo":
         return deserialize(bytearray(path.read_bytes())).call
     import onnxruntime

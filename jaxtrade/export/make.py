@@ -14,7 +14,7 @@ from jaxtrade.config import NetworkConfig
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.export import check_format, numpy_policy
-from jaxtrade.export.card import CARD, PAGE, card_of, checked, markdown
+from jaxtrade.export.card import CARD, PAGE, card_of, describe_checks, markdown
 from jaxtrade.export.checks import compare, replay
 from jaxtrade.export.graph import read, require_known, weights_of, write
 from jaxtrade.runs import rundir
@@ -117,4 +117,4 @@ def export_policy(
 def describe(folder: Path) -> str:
     """Return what a command prints of an export."""
     checks = digests.read_json(folder / CARD)["checks"]
-    return f"{checked(checks)}\n{folder}: read {PAGE}"
+    return f"{describe_checks(checks)}\n{folder}: read {PAGE}"

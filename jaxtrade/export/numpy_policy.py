@@ -1,6 +1,6 @@
 """A trained policy in NumPy: copy this file and its folder wherever you trade.
 
-    policy = Policy("folder of the export")
+    policy = NumpyPolicy("folder of the export")
     carry = policy.first_carry()                           # where an episode begins
     carry, action = policy.step(carry, observation, mask)  # at every bar
     policy.action_names[action]
@@ -95,7 +95,7 @@ def forward(
     return xp.argmax(logits, axis=-1).astype("int32"), logits, value, carry
 
 
-class Policy:
+class NumpyPolicy:
     """The policy of an export. `card` is the content of `card.json`."""
 
     def __init__(self, folder: Any = Path(__file__).parent) -> None:

@@ -107,7 +107,7 @@ class GuardedTask(Task):
 
 
 @functools.lru_cache(maxsize=64)
-def guarded(task: Task, guards: GuardsConfig) -> GuardedTask:
+def add_guards(task: Task, guards: GuardsConfig) -> GuardedTask:
     """Return the task with guards."""
     keeper = task.record
     longest = max(guards.cooldown, guards.cooldown_after_loss)
@@ -136,4 +136,4 @@ def guarded(task: Task, guards: GuardsConfig) -> GuardedTask:
 def task_of(config: EnvConfig) -> Task:
     """Return the task that a configuration names, with the guards that it asks for."""
     task = TASKS[config.task]
-    return guarded(task, config.guards) if config.guards.on else task
+    return add_guards(task, config.guards) if config.guards.on else task
