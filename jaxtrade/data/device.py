@@ -17,6 +17,7 @@ from jaxtrade.data.calendar.schedule import Schedule, local_seconds, spread
 from jaxtrade.data.calendar.sessions import window_minutes, window_openings
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
+    FIXED_COLUMNS,
     NOW,
     TIME_COLUMNS,
     TRUE_RANGES,
@@ -211,33 +212,59 @@ def float_table(
     The close is in ticks, relative to `base`. NaN before a warm-up becomes 0. No decision reads
     those values.
     """
-    context = context_features(config.env.task)
+    names = (*config.env.features, *context_features(config.env.task))
     windows = features.window_slices(ids)
-    out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
+    out = np.empty((len(bars), len(FIXED_COLUMNS) + len(names)), np.float32)
 
     def feature(name: str) -> np.ndarray:
-        """Return one feature in the form that the table stores (float32[T])."""
-        spec, column = feature_spec(name), np.empty(len(host.close), np.float32)
+        column = np.empty(len(host.close), np.float32)
         for rows in windows:
             part = features.take(host, rows)
-            values = features.encode_feature(features.compute_feature(part, name), spec, part.close)
-            column[rows] = np.nan_to_num(values, nan=0.0)
+            column[rows] = features.encode_feature(
+                features.compute_feature(part, name), feature_spec(name), part.close
+            )
         return column
 
-    makers: list[Callable[[], np.ndarray]] = [
-        lambda: host.close - base,
-        lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
-        lambda: np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows]),
-        *_clock_columns(bars, schedule, config),
-        *(partial(feature, name) for name in (*config.env.features, *context)),
+    def volume_mean() -> np.ndarray:
+        return np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows])
+
+    makers = [
+        *fixed_columns(bars, host.close - base, tr_sum, volume_mean, schedule, config),
+        *(partial(feature, name) for name in names),
     ]
     for first in range(0, len(makers), TOGETHER):
-        columns = [make().astype(np.float32) for make in makers[first : first + TOGETHER]]
+        columns = [to_float32(make()) for make in makers[first : first + TOGETHER]]
         for start in range(0, len(bars), WRITTEN):
             rows = slice(start, start + WRITTEN)
             for i, column in enumerate(columns):
                 out[rows, first + i] = column[rows]
     return out
+
+
+def to_float32(column: np.ndarray) -> np.ndarray:
+    """Convert a column to the form of the table: float32, and 0 before a warm-up."""
+    found = column.astype(np.float32)
+    return np.nan_to_num(found, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+
+def fixed_columns(
+    bars: Bars,
+    close: np.ndarray,
+    tr_sum: np.ndarray,
+    volume_mean: Callable[[], np.ndarray],
+    schedule: Schedule,
+    config: RunConfig,
+) -> list[Callable[[], np.ndarray]]:
+    """Return functions that compute `schema.FIXED_COLUMNS`, each [T].
+
+    close: ticks of the mid, relative to the base.
+    """
+    return [
+        lambda: close,
+        lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
+        volume_mean,
+        *_clock_columns(bars, schedule, config),
+    ]
 
 
 def _clock_columns(

@@ -293,15 +293,35 @@ class LoadedPolicy:
         ValueError as `act`, or if the learner does not give its distribution.
         """
         self._check_no_memory()
-        given = self._check_arguments(self.first_carry(), observation, mask, advice, side)
-        extras = self._acts(self.policy, self.first_carry(), given, None, False)[2]
-        if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
+        found = self.decide(self.first_carry(), observation, mask, advice=advice, side=side)[2]
+        if found is None:
             raise ValueError(
                 f"the learner {self.schema.get('algorithm')} does not tell its distribution; its act "
                 "returns extras without logits and mask"
             )
+        return found
+
+    def decide(
+        self,
+        carry: PyTree,
+        observation: Any,
+        mask: Any,
+        *,
+        advice: Advices | None = None,
+        side: Any = None,
+    ) -> tuple[PyTree, np.ndarray, np.ndarray | None]:
+        """Return the best legal action as `step` does, with the `probabilities` of all.
+
+        Arguments and errors as `step`. Returns (carry for the next call, int32[] or int32[B],
+        float32[A] or float32[B, A], or None if the learner does not give its distribution).
+        """
+        given = self._check_arguments(carry, observation, mask, advice, side)
+        carry, action, extras = self._acts(self.policy, carry, given, None, False)[:3]
+        if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
+            return carry, np.asarray(action), None
         own = getattr(extras, "probs", None)
-        return np.asarray(distributions.probs(extras.logits, extras.mask) if own is None else own)
+        chances = distributions.probs(extras.logits, extras.mask) if own is None else own
+        return carry, np.asarray(action), np.asarray(chances)
 
     def _check_arguments(
         self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any

@@ -130,6 +130,14 @@ def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
     return pd.Series(values).rolling(n, min_periods=least).rank(pct=True).to_numpy(np.float64)
 
 
+def rank_of_last(values: np.ndarray, least: int) -> float:
+    """Rank the last of n values as `percent_rank` with a look-back of n does."""
+    if len(values) < least:
+        return np.nan
+    less, equal = (int(found.sum()) for found in (values < values[-1], values == values[-1]))
+    return (2 * less + equal + 1) / 2 / len(values)
+
+
 def smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
     """Smooth exponentially (float64[n]).
 
@@ -330,7 +338,7 @@ def volume_mean(volume: np.ndarray) -> np.ndarray:
     return cumulative_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
 
 
-def _smooth_from_mean(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
+def smooth_from_mean(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
     """Smooth exponentially from the mean of the first n values. NaN before that."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
@@ -339,17 +347,52 @@ def _smooth_from_mean(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
     return out
 
 
-def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
-    return np.concatenate([close[:1], smooth(close[1:], 2 / (span + 1), close[0])]).astype(
-        np.float64
-    )
+class Recursion(NamedTuple):
+    """A feature made of exponential means, each begun with the mean of its first n values.
+
+    inputs(bars) -> what each mean smooths; all have one length, and end with the last bar.
+    figure(means) -> the feature.
+    """
+
+    inputs: Callable[[Window], tuple[np.ndarray, ...]]
+    n: int
+    alphas: tuple[float, ...]
+    figure: Callable[..., np.ndarray]
+
+    def compute(self, bars: Window) -> np.ndarray:
+        """Compute the feature over one window (float64[n])."""
+        means = [
+            smooth_from_mean(values, self.n, alpha)
+            for values, alpha in zip(self.inputs(bars), self.alphas, strict=True)
+        ]
+        found = self.figure(*means)
+        return np.concatenate([np.full(len(bars.close) - len(found), np.nan), found])
 
 
-def _rsi(bars: Window, n: int) -> np.ndarray:
+def _moves(bars: Window) -> tuple[np.ndarray, np.ndarray]:
     change = np.diff(bars.close)
-    gain, loss = (_smooth_from_mean(np.maximum(side, 0), n, 1 / n) for side in (change, -change))
+    return np.maximum(change, 0), np.maximum(-change, 0)
+
+
+# The features that remember all bars of their window; of a parametric one, by the head of its name.
+_RECURSIVE: dict[str, Callable[[int], Recursion]] = {
+    "macd": lambda n: Recursion(
+        lambda bars: (bars.close, bars.close), 1, (2 / 13, 2 / 27), np.subtract
+    ),
+    "ema_": lambda n: Recursion(lambda bars: (bars.close,), n, (2 / (n + 1),), np.asarray),
     # No move at all: 0, as in TA-Lib.
-    return np.concatenate([[np.nan], quotient(100 * gain, gain + loss, 0.0)])
+    "rsi_": lambda n: Recursion(
+        _moves, n, (1 / n, 1 / n), lambda gain, loss: quotient(100 * gain, gain + loss, 0.0)
+    ),
+    "atr_": lambda n: Recursion(lambda bars: (true_ranges(bars)[1:],), n, (1 / n,), np.asarray),
+}
+
+
+def recursion_of(name: str) -> Recursion | None:
+    """Return the recursion of a feature, None if it has none (or is a user's own)."""
+    spec = feature_spec(name)
+    key = f"{name.partition('_')[0]}_" if spec.period else name
+    return _RECURSIVE[key](spec.period) if key in _RECURSIVE and name not in FEATURES else None
 
 
 def _vwap(bars: Window) -> np.ndarray:
@@ -379,7 +422,6 @@ def _session_flag(bars: Window, name: str) -> np.ndarray:
 _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
     **{name: attrgetter(name) for name in ("open", "high", "low", "close", "volume")},
     **{name: partial(simple_rsi, n=n) for name, n in RSI_BARS.items()},
-    "macd": lambda bars: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
     "momentum": lambda bars: bars.close / shift(bars.close, GROWTH_BARS),
     "atr": lambda bars: _of_ranges(bars, lambda x: x / TRUE_RANGES),
     "volatility": lambda bars: sample_std(bars.close, 20),
@@ -465,14 +507,6 @@ _COMPUTE: dict[str, Callable[[Window], np.ndarray]] = {
         1000 * bars.close < 998 * shift(lowest(bars.low, LEVEL), 1)
     ).astype(np.float64),
 }
-_OF_PERIOD: dict[str, Callable[[Window, int], np.ndarray]] = {
-    "sma": lambda bars, n: cumulative_sum(bars.close, n) / n,
-    "ema": lambda bars, n: _smooth_from_mean(bars.close, n, 2 / (n + 1)),
-    "rsi": _rsi,
-    "atr": lambda bars, n: np.concatenate(
-        [[np.nan], _smooth_from_mean(true_ranges(bars)[1:], n, 1 / n)]
-    ),
-}
 
 
 class Feature(NamedTuple):
@@ -510,8 +544,10 @@ def compute_feature(bars: Window, name: str) -> np.ndarray:
     spec = feature_spec(name)
     if name in FEATURES:
         found = FEATURES[name].compute(bars, spec)
+    elif recursion := recursion_of(name):
+        found = recursion.compute(bars)
     elif spec.period:
-        found = _OF_PERIOD[name.partition("_")[0]](bars, spec.period)
+        found = cumulative_sum(bars.close, spec.period) / spec.period  # sma_N
     else:
         found = _COMPUTE[name](bars)
     values = np.array(found, np.float64)
