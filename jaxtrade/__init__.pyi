@@ -45,6 +45,7 @@ from jaxtrade.rl.algorithms import make_algorithm as make_algorithm
 from jaxtrade.rl.dqn import make_dqn as make_dqn
 from jaxtrade.rl.ppo import make_ppo as make_ppo
 from jaxtrade.rl.pqn import make_pqn as make_pqn
+from jaxtrade.runs.decide import open_stream as open_stream
 from jaxtrade.runs.stored_run import StoredEvaluation as StoredEvaluation
 from jaxtrade.runs.stored_run import StoredRun as StoredRun
 from jaxtrade.runs.stored_run import open_run as open_run

@@ -53,6 +53,7 @@ PUBLIC = {
     "make_ppo",
     "make_pqn",
     "open_run",
+    "open_stream",
     "performance_info",
     "plan_run",
     "register_envs",

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
+from jaxtrade.cli import advise, config_command, decide, init, launch, listing, runs, training
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.config.accounts import read_account
@@ -274,6 +274,7 @@ COMMANDS = {
     "evaluate": _evaluate,
     "data": _data,
     "replay": _replay,
+    "decide": decide.run,
     "bench": _bench,
     "doctor": _doctor,
     "init": init.run,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from jaxtrade.cli import advise, config_command, init, launch, listing, runs, training
+from jaxtrade.cli import advise, config_command, decide, init, launch, listing, runs, training
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, MODULES, QUIET, TOLERANCE, TRUST
 from jaxtrade.config.learners import LEARNER, SECTIONS
@@ -95,6 +95,7 @@ OF_RUNS = (
     "report",
     "export",
     "replay",
+    "decide",
     "runs",
     "compare",
     "watch",
@@ -104,7 +105,8 @@ GROUPS = {
     "train": ("train", "walkforward", "curriculum", "launch"),
     "data": ("init", "data"),
     "advisor": ("advise", "ablate"),
-    "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch", "export"),
+    "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch"),
+    "deploy": ("export", "decide"),
     "tools": ("menu", "list", "config", "doctor", "bench", "completion"),
 }
 EPILOG = """most used:
@@ -371,6 +373,7 @@ COMMANDS = {
     "export": (*runs.EXPORT, MODULES, QUIET),
     "data": MARKET_DATA,
     "replay": REPLAY,
+    "decide": decide.DECIDE,
     "runs": runs.RUNS,
     "compare": runs.COMPARE,
     "watch": runs.WATCH,

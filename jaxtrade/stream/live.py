@@ -155,7 +155,9 @@ class Stream:
         kept, base = self.rows.kept, self.rows.base
         count = len(kept.close)
         # One session of all these bars; after its row `last` comes the flat bar.
-        table = [np.array([x], np.int32) for x in (0, count, 0, count - 2 if flat else count - 1, 0)]
+        table = [
+            np.array([x], np.int32) for x in (0, count, 0, count - 2 if flat else count - 1, 0)
+        ]
         market = kept.replace(
             sessions=SessionTable(*table, complete=np.array([True])),  # type: ignore[arg-type]
             fingerprint=np.zeros(8, np.uint32),
@@ -194,7 +196,9 @@ class Stream:
         A policy with a memory remembers the decisions of this trade date.
         """
         if self.policy is None:
-            raise ConfigError("this stream has no policy; give one: Stream(config, history, policy)")
+            raise ConfigError(
+                "this stream has no policy; give one: Stream(config, history, policy)"
+            )
         # The policy decides in blocks of `WIDTH` rows, as in an evaluation.
         observation, mask = (np.repeat(x[None], WIDTH, 0) for x in (seen.observation, seen.mask))
         if self._carry is None:

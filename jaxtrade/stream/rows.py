@@ -43,8 +43,7 @@ from jaxtrade.types import MarketData, Quotes
 # others. By its date: on the bars of its trade date. `vol_percentile` ranks among stored true
 # ranges, and macd, ema_N, rsi_N and atr_N go on from their means (`columns.Recursion`). Any other
 # feature, such as a user's own, is computed over its whole window so far.
-BY_WARM_UP = frozenset(
-    """
+_BY_WARM_UP = """
     open high low close volume rsi momentum atr volatility bb_width stoch_k stoch_d williams_r cci
     adx roc mfi vol_regime plus_di minus_di trend_strength spread efficiency_ratio session_morning
     session_midday session_afternoon session_closed rsi_15min rsi_60min volume_ratio_5min
@@ -52,8 +51,8 @@ BY_WARM_UP = frozenset(
     adx_slope volume_regime price_vs_support price_momentum_20 price_momentum_60 session_trend
     higher_high lower_low higher_low lower_high double_top double_bottom return_1 return_5 return_15
     bollinger_position time_of_day breakout_signal breakdown_signal
-    """.split()
-)
+    """
+BY_WARM_UP = frozenset(_BY_WARM_UP.split())
 BY_DATE = frozenset(("vwap", "price_to_vwap"))
 RANKED = "vol_percentile"
 WHOLE = 1 << 40  # more bars than any window has
@@ -252,13 +251,13 @@ class Rows:
 
     def _append(self, host: features.Window) -> None:
         total = float(self.tail.last("total", 1)[0]) if self.age else 0.0
-        row = {
-            name: column[0] for name, column in vars(host).items() if name not in ("tick_size",)
-        }
+        row = {name: column[0] for name, column in vars(host).items() if name not in ("tick_size",)}
         same = self.age > 0 and self.tail.last("date", 1)[0] == host.date[0]
         self.on_date = 1 + same * self.on_date
         needed = max(
-            self.on_date, VOLUME_BARS + 1, *(self.on_date if n is None else n for n in self.reach.values())
+            self.on_date,
+            VOLUME_BARS + 1,
+            *(self.on_date if n is None else n for n in self.reach.values()),
         )
         self.tail.append({**row, "total": total + row["volume"], "tr_sum": -1}, needed)
         window = self.tail.window(TRUE_RANGES + 1, host.tick_size)
@@ -278,7 +277,12 @@ class Rows:
             return (totals[-1:] - totals[0] if self.age >= VOLUME_BARS else totals[-1:]) / count
 
         columns = fixed_columns(
-            bar, host.close - base, self.tail.last("tr_sum", 1), volume_mean, self.schedule, self.config
+            bar,
+            host.close - base,
+            self.tail.last("tr_sum", 1),
+            volume_mean,
+            self.schedule,
+            self.config,
         )
         values = [make() for make in columns]
         values += [self._feature(name, host.tick_size) for name in self.names]
