@@ -170,7 +170,8 @@ class Stream:
 
         The trade record that the task `advised` shows is that of a new account.
         """
-        return _fetch(_see(self.env, self.params, Holding(*map(np.int32, holding))))
+        given = jax.tree.map(np.int32, holding)
+        return _fetch(_see(self.env, self.params, given))
 
     def see_state(self, state: EnvState) -> Seen:
         """Return what the policy sees in a state of `step`."""

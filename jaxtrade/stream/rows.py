@@ -7,7 +7,7 @@ feature needs (`reach`). So it has the same bytes as that row of a market built 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -284,15 +284,21 @@ class Rows:
             self.schedule,
             self.config,
         )
+        windows: dict[int, features.Window] = {}
         values = [make() for make in columns]
-        values += [self._feature(name, host.tick_size) for name in self.names]
-        return np.stack([to_float32(each) for each in values], axis=1)
+        values += [self._feature(name, host.tick_size, windows) for name in self.names]
+        return to_float32(np.concatenate(values))[None]
 
-    def _feature(self, name: str, tick_size: float) -> np.ndarray:
+    def _feature(
+        self, name: str, tick_size: float, windows: dict[int, features.Window]
+    ) -> np.ndarray:
         """Compute the newest value of a feature, in the form of the table (float64[1])."""
         spec, count = feature_spec(name), self.reach[name]
         if name not in self.means and name != RANKED:
-            window = self.tail.window(self.on_date if count is None else count, tick_size)
+            count = self.on_date if count is None else count
+            if count not in windows:
+                windows[count] = self.tail.window(count, tick_size)
+            window = windows[count]
             values = features.compute_feature(window, name)
             return features.encode_feature(values, spec, window.close)[-1:]
         if each := features.recursion_of(name):
@@ -322,8 +328,9 @@ class Rows:
         opening = int(window_openings(bar.trade_dates, self.contract, config.session.overnight)[0])
         closes = int(bar.time[0]) + bar.bar_seconds
         ready = self.age + 1 >= self.needed
+        prices: Any = bar.quotes[0]._asdict()
         data = MarketData(
-            **{name: getattr(bar, name) for name in PRICES},
+            **prices,
             tr_sum=self.tail.last("tr_sum", 1).astype(np.int32),  # type: ignore[arg-type]
             bars_to_flat=left,  # type: ignore[arg-type]
             sessions=None,  # type: ignore[arg-type]
