@@ -328,15 +328,15 @@ class Rows:
         opening = int(window_openings(bar.trade_dates, self.contract, config.session.overnight)[0])
         closes = int(bar.time[0]) + bar.bar_seconds
         ready = self.age + 1 >= self.needed
-        prices: Any = bar.quotes[0]._asdict()
+        prices, ask = (side and side._asdict() for side in (bar.quotes[0], bar.ask))
         data = MarketData(
-            **prices,
+            **prices,  # type: ignore[arg-type]
             tr_sum=self.tail.last("tr_sum", 1).astype(np.int32),  # type: ignore[arg-type]
             bars_to_flat=left,  # type: ignore[arg-type]
             sessions=None,  # type: ignore[arg-type]
             view=view,
             fingerprint=None,  # type: ignore[arg-type]
-            ask=None if bar.ask is None else Quotes(*bar.ask),
+            ask=ask and Quotes(**ask),
             tick_value=None if value is None else jax.tree.map(lambda leaf: leaf[-1:], value),
         )
         inside = at >= 0 and int(bar.time[0]) >= opening
@@ -358,11 +358,14 @@ class Rows:
 
     def _keep(self, row: MarketData, base: int) -> None:
         kept = self.kept
-        if base != self.base:  # whole numbers in float32, so that the shift is exact
-            shift, view = np.float32(self.base - base), kept.view
-            now = view.now.copy()  # type: ignore[attr-defined]  # NumPy's
-            now[:, 0] += shift
-            level = None if view.level is None else view.level + shift * self._levels()
+        if base != self.base:  # whole numbers in float32 before and after
+            shift, view = float(self.base - base), kept.view
+
+            def moved(column: Any, which: np.ndarray) -> np.ndarray:
+                return (np.float64(column) + shift * which).astype(np.float32)
+
+            now = moved(view.now, np.array([1, 0, 0, 0]))
+            level = None if view.level is None else moved(view.level, self._levels())
             kept = kept.replace(view=view.replace(now=now, level=level))
             self.base = base
         self.kept = jax.tree.map(

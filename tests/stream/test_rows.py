@@ -131,14 +131,14 @@ def test_rows_are_those_of_the_whole_market(name):
 @pytest.mark.slow
 def test_rows_after_a_missing_week_and_a_splice():
     """The window begins anew after the hole, and with the other contract's first trade date."""
-    config, bars, market = case("holed")
+    _, bars, _ = case("holed")
     hole = len(bars) // 2
     stream("holed", hole - 3, hole + 250)
     splice = int(np.searchsorted(bars.trade_dates, np.datetime64(bars.legs[1].first)))
     stream("holed", splice - 3, splice + 250)
 
 
-@pytest.mark.parametrize("at", (2503, 4011))
+@pytest.mark.parametrize("at", [2503, 4011])
 def test_rows_after_a_cut(at):
     stream("ES", at, at + 8)
 
@@ -176,7 +176,7 @@ def test_a_bar_that_does_not_follow_changes_nothing():
 
 def test_prices_beyond_float32_get_a_base():
     """Whole ticks beyond 2^24 are kept relative to a price, and their differences are the same."""
-    config, bars, market = case("ES")
+    config, bars, _ = case("ES")
     up = (1 << 24) - int(bars.high[:3000].max()) - 1  # the history is exact without a base
     lifted = bars.with_quotes(*(type(q)(*(p + np.int32(up) for p in q)) for q in bars.quotes))
     far = replace(
