@@ -116,6 +116,7 @@ LIGHTLY_COMPILED = (
     "rl/test_update_by_numpy.py",
     "studies/test_crowding.py",
     "studies/test_defaults.py",
+    "stream/",
 )
 # Of these, files whose programs run longer than they compile: with plain loops they would take
 # several times as long.

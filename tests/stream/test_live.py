@@ -13,17 +13,19 @@ import jaxtrade
 from jaxtrade.cli import main
 from jaxtrade.config import make_config
 from jaxtrade.data.market import build_market
-from jaxtrade.data.sources import bars_of
+from jaxtrade.data.sources import bars_of, write_bars
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_env, make_params
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import random_masked
 from jaxtrade.evaluation.record import decision_bars, without_rules
+from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.runs.decide import decide_line
 from jaxtrade.stream import Stream
 from jaxtrade.stream.live import Holding, _look, _order, _see, _step
 from tests.messages import refused, refuses
+from tests.reading import OLD
 
 
 @functools.cache
@@ -55,7 +57,8 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
     record, observations = record_of(task)
     first = int(record.row[0])
     stream = Stream(config, bars.rows(slice(0, first)))
-    stream._params = without_rules(stream._params)  # those of the pass, which no account ends
+    unlimited = without_rules(stream._params.account)  # as in this pass, which no account ends
+    stream._params = stream._params.replace(account=unlimited)
     row, state, sizes = stream.push(bars.rows(slice(first, first + 1))), None, None
     seen = stream.see()
     for i, at in enumerate(record.row.tolist()):
@@ -116,3 +119,138 @@ def test_what_cannot_be_streamed_is_refused():
     with refused("41", kind=DataError) as error:
         Stream(config, bars.rows(slice(0, 30)))
     assert "bars of history" in str(error.value)
+
+
+# --- the command
+
+
+def line_of(bars, at, **others):
+    points = {n: float(getattr(bars, n)[at]) / 4 for n in ("open", "high", "low", "close")}
+    return {"time": int(bars.time[at]), "volume": bars.volume[at], **points, **others}
+
+
+@pytest.fixture(scope="module")
+def opened():
+    """The run of `OLD` on its own bars but the last 600; and all of them."""
+    bars = bars_of(make_config({}))
+    return jaxtrade.open_stream(OLD, bars.rows(slice(0, len(bars) - 600))), bars
+
+
+def test_a_decision_has_what_a_broker_needs(opened):
+    stream, bars = opened
+    at = len(bars) - 600
+    flat = decide_line(stream, json.dumps(line_of(bars, at)))
+    policy = json.loads((OLD / "policy" / "schema.json").read_text())
+    assert flat["state"] == "decision"
+    assert flat["closes"] > flat["time"]
+    assert flat["close"] == bars.close[at] / 4
+    assert flat["observation_sha256"] == policy["observation_sha256"]
+    assert flat["actions_sha256"] == policy["actions_sha256"]
+    assert flat["policy_sha256"] == policy_digest(jaxtrade.load_policy(OLD).policy)
+    assert list(flat["mask"]) == list(flat["probabilities"]) == policy["actions"]["names"]
+    assert flat["mask"]["BUY"] and not flat["mask"]["CLOSE"]
+    assert sum(flat["probabilities"].values()) == pytest.approx(1, abs=1e-6)
+    assert (
+        max(flat["probabilities"], key=lambda name: flat["probabilities"][name]) == flat["action"]
+    )
+    if flat["action"] in ("BUY", "SELL"):
+        side = 1 if flat["action"] == "BUY" else -1
+        assert flat["order"] == {"side": flat["action"].lower(), "quantity": 1}
+        assert side * (flat["close"] - flat["stop"]) > 0 > side * (flat["close"] - flat["target"])
+
+    close = bars.close[at + 1] / 4
+    held = {
+        "side": "long",
+        "entry": close - 10,
+        "stop": close - 20,
+        "target": close + 30,
+        "bars": 5,
+    }
+    report = line_of(bars, at + 1, position=held, equity=50_500, high_water=50_600)
+    in_position = decide_line(stream, json.dumps(report))
+    assert in_position["mask"]["CLOSE"] and not in_position["mask"]["BUY"]
+    assert in_position["mask"]["MOVE_STOP_TO_BREAKEVEN"]
+    if in_position["action"] == "CLOSE":
+        assert in_position["order"] == {"side": "sell", "quantity": 1}
+    else:
+        assert in_position["order"] is None
+        assert in_position["target"] == close + 30
+    moved = in_position["action"] == "MOVE_STOP_TO_BREAKEVEN"
+    assert in_position["stop"] in ((close - 10 + 0.25,) if moved else (close - 20, None))
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        ({"time": "2013-10-11 10:00"}, ("time", "2013-10-11 10:00")),
+        ({"close": "x"}, ("close", "'x'")),
+        ({"high": 1600.1}, ("high", "1600.1", "0.25")),
+        ({"low": 1.0, "high": 2.0}, ("low and high",)),
+        ({"volume": -1}, ("volume", "-1")),
+        ({"position": {"side": "up", "entry": 1}}, ("position", "long or short")),
+        ({"position": {"side": "long", "entry": 1690, "stp": 1}}, ("stp", "stop")),
+        ({"position": {"side": "long", "entry": 1690, "bars": 0}}, ("position.bars", "0")),
+        ({"equity": "much"}, ("equity", "much")),
+        ({"time": 0}, ("1970", "not newer")),
+    ],
+)
+def test_a_faulty_line_is_refused_and_changes_nothing(opened, change, facts):
+    stream, bars = opened
+    at = int(np.searchsorted(bars.time, stream.rows.bar.time[0])) + 1
+    before = stream.rows.age
+    with refused(*facts, kind=DataError):
+        decide_line(stream, json.dumps(line_of(bars, at) | change))
+    assert stream.rows.age == before
+    decide_line(stream, json.dumps(line_of(bars, at)))
+
+
+def test_lines_come_in_and_go_out(monkeypatch, capsys):
+    """A bad line and an old bar are answered and counted, and the next bar is decided on."""
+    bars = bars_of(make_config({}))
+    monday = line_of(bars, len(bars) - 1, time="2013-10-14T10:00:00-04:00")
+    lines = [
+        json.dumps(monday),
+        "{",
+        json.dumps(monday),
+        json.dumps(monday | {"time": "2013-10-14T14:01:00Z"}),
+    ]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    assert main(["decide", str(OLD), "--bars", "-"]) == 2
+    out, err = capsys.readouterr()
+    first, bad, old, last = map(json.loads, out.splitlines())
+    assert first["time"] == "2013-10-14T14:00:00Z"
+    assert first["state"] == last["state"] == "decision"
+    assert (bad["line"], old["line"]) == (2, 3)
+    assert "line 2" in err and "line 3" in err
+
+
+def test_the_last_bars_of_a_file(tmp_path, capsys):
+    """A file in the middle of the last session, and a position at its last bar."""
+    bars = bars_of(make_config({}))
+    path = write_bars(bars.rows(slice(0, len(bars) - 300)), tmp_path)
+    asked = ["decide", str(OLD), "--bars", str(path), "--set", "data.stamp=open"]
+    assert main([*asked, "--last", "2"]) == 0
+    before, flat = map(json.loads, capsys.readouterr().out.splitlines())
+    assert before["closes"] == flat["time"]
+    entry = str(flat["close"] - 1)
+    assert main([*asked, "--position", f"long@{entry}", "--stop", str(flat["close"] - 5)]) == 0
+    held = json.loads(capsys.readouterr().out)
+    assert held["time"] == flat["time"]
+    assert held["mask"]["CLOSE"] and flat["mask"]["BUY"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "facts"),
+    [
+        (["--position", "up@3"], ("--position up@3", "long@PRICE")),
+        (["--stop", "3"], ("--stop", "--position")),
+        (["--position", "long@3", "--last", "2"], ("--last",)),
+        (["--last", "2", "--all"], ("--last", "--all")),
+        (["--bars", "-", "--last", "2"], ("--last", "--bars -")),
+        (["--history", "x.csv"], ("--history", "--bars -")),
+        (["--bars", "none.csv"], ("none.csv",)),
+        (["--symbol", "NQ"], ("NQ", "ES")),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(capsys, flags, facts):
+    refuses(capsys, ["decide", str(OLD), *flags], *facts)
