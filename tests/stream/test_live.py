@@ -3,7 +3,6 @@
 import functools
 import io
 import json
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -19,8 +18,8 @@ from jaxtrade.env.params import make_env, make_params
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import random_masked
-from jaxtrade.evaluation.record import decision_bars, without_rules
 from jaxtrade.evaluation.policy import policy_digest
+from jaxtrade.evaluation.record import decision_bars, without_rules
 from jaxtrade.runs.decide import decide_line
 from jaxtrade.stream import Stream
 from jaxtrade.stream.live import Holding, _look, _order, _see, _step
@@ -53,7 +52,7 @@ def record_of(task, **data):
 def test_a_session_of_an_evaluation_is_seen_alike(task):
     """Position, trade record and account go on in `step`; a broker's report of the same position
     shows the same. Every program is compiled once."""
-    config, bars, market, env, _ = world(task)
+    config, bars, _, env, _ = world(task)
     record, observations = record_of(task)
     first = int(record.row[0])
     stream = Stream(config, bars.rows(slice(0, first)))
@@ -116,9 +115,13 @@ def test_an_account_at_its_floor_may_not_open():
 
 def test_what_cannot_be_streamed_is_refused():
     config, bars, *_ = world("manage")
-    with refused("41", kind=DataError) as error:
-        Stream(config, bars.rows(slice(0, 30)))
-    assert "bars of history" in str(error.value)
+    with refused("124 bars of history", kind=DataError):
+        Stream(config, bars.rows(slice(0, 100)))
+    with refused("allocate"):
+        Stream(
+            make_config({"env": {"task": "allocate"}, "data": {"markets": ["EURUSD", "GBPUSD"]}}),
+            bars,
+        )
 
 
 # --- the command
@@ -131,14 +134,14 @@ def line_of(bars, at, **others):
 
 @pytest.fixture(scope="module")
 def opened():
-    """The run of `OLD` on its own bars but the last 600; and all of them."""
+    """The run of `OLD` on its own bars but the last 300; and all of them."""
     bars = bars_of(make_config({}))
-    return jaxtrade.open_stream(OLD, bars.rows(slice(0, len(bars) - 600))), bars
+    return jaxtrade.open_stream(OLD, bars.rows(slice(0, len(bars) - 300))), bars
 
 
 def test_a_decision_has_what_a_broker_needs(opened):
     stream, bars = opened
-    at = len(bars) - 600
+    at = len(bars) - 300
     flat = decide_line(stream, json.dumps(line_of(bars, at)))
     policy = json.loads((OLD / "policy" / "schema.json").read_text())
     assert flat["state"] == "decision"
@@ -148,7 +151,8 @@ def test_a_decision_has_what_a_broker_needs(opened):
     assert flat["actions_sha256"] == policy["actions_sha256"]
     assert flat["policy_sha256"] == policy_digest(jaxtrade.load_policy(OLD).policy)
     assert list(flat["mask"]) == list(flat["probabilities"]) == policy["actions"]["names"]
-    assert flat["mask"]["BUY"] and not flat["mask"]["CLOSE"]
+    assert flat["mask"]["BUY"]
+    assert not flat["mask"]["CLOSE"]
     assert sum(flat["probabilities"].values()) == pytest.approx(1, abs=1e-6)
     assert (
         max(flat["probabilities"], key=lambda name: flat["probabilities"][name]) == flat["action"]
@@ -168,7 +172,8 @@ def test_a_decision_has_what_a_broker_needs(opened):
     }
     report = line_of(bars, at + 1, position=held, equity=50_500, high_water=50_600)
     in_position = decide_line(stream, json.dumps(report))
-    assert in_position["mask"]["CLOSE"] and not in_position["mask"]["BUY"]
+    assert in_position["mask"]["CLOSE"]
+    assert not in_position["mask"]["BUY"]
     assert in_position["mask"]["MOVE_STOP_TO_BREAKEVEN"]
     if in_position["action"] == "CLOSE":
         assert in_position["order"] == {"side": "sell", "quantity": 1}
@@ -221,7 +226,8 @@ def test_lines_come_in_and_go_out(monkeypatch, capsys):
     assert first["time"] == "2013-10-14T14:00:00Z"
     assert first["state"] == last["state"] == "decision"
     assert (bad["line"], old["line"]) == (2, 3)
-    assert "line 2" in err and "line 3" in err
+    assert "line 2" in err
+    assert "line 3" in err
 
 
 def test_the_last_bars_of_a_file(tmp_path, capsys):
@@ -236,7 +242,8 @@ def test_the_last_bars_of_a_file(tmp_path, capsys):
     assert main([*asked, "--position", f"long@{entry}", "--stop", str(flat["close"] - 5)]) == 0
     held = json.loads(capsys.readouterr().out)
     assert held["time"] == flat["time"]
-    assert held["mask"]["CLOSE"] and flat["mask"]["BUY"]
+    assert held["mask"]["CLOSE"]
+    assert flat["mask"]["BUY"]
 
 
 @pytest.mark.parametrize(
