@@ -42,7 +42,7 @@ def test_every_command_can_be_run_and_is_in_one_group():
     assert set(commands) == set(entry.COMMANDS)
     groups = parser.group_commands(commands)
     assert sorted(name for group in groups.values() for name in group) == sorted(commands)
-    assert list(groups) == ["train", "data", "advisor", "evaluate", "tools"]
+    assert list(groups) == ["train", "data", "advisor", "evaluate", "deploy", "tools"]
     assert parser.group_commands(["train", "brand_new"]) == {
         "train": ["train"],
         "tools": ["brand_new"],
