@@ -48,6 +48,7 @@ def record_of(task, **data):
     return record, np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["manage", "advised"])
 def test_a_session_of_an_evaluation_is_seen_alike(task):
     """Position, trade record and account go on in `step`; a broker's report of the same position
@@ -90,7 +91,7 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
 
 
 def test_nothing_is_compiled_for_a_new_day():
-    config = make_config({"data": {"market": "GBPUSD"}})
+    config = make_config({"data": {"market": "GBPUSD", "start": "2018-06-01"}})
     bars = bars_of(config)
     end = len(bars) - 24 * 5
     stream, sizes = Stream(config, bars.rows(slice(0, end))), None

@@ -1,6 +1,7 @@
 """A streamed row has the bytes of that row of the whole market.
 
-    python -m tests.stream.test_rows --full     all bars of every case, and 1,000 cuts of each
+    python -m tests.stream.test_rows --full     all bars of every case but the first 3,000, and
+                                                1,000 cuts of each
 
 Without --full a part of the bars, as in CI.
 """
@@ -68,8 +69,10 @@ def holed():
 
 CASES = {
     "ES": lambda: bundled("ES"),
-    "EURUSD": lambda: bundled("EURUSD", start="2016-01-01"),
-    "GBPUSD": lambda: bundled("GBPUSD", start="2018-01-01"),
+    "EURUSD": lambda: bundled("EURUSD"),
+    "GBPUSD": lambda: bundled("GBPUSD"),
+    "USDCHF": lambda: bundled("USDCHF"),
+    "USDJPY": lambda: bundled("USDJPY"),
     "half day": half_day,
     "holed": holed,
 }
@@ -109,6 +112,10 @@ def stream(name, cut, end):
         for key in HELD:
             found = getattr(market.data, key)[kept]
             assert getattr(rows.kept, key).tobytes() == found.tobytes(), (at, key)
+        if (value := rows.kept.tick_value) is not None:
+            whole = market.data.tick_value
+            ratio = value.times[-1] / value.over[-1]
+            assert ratio == whole.times[at] / whole.over[at]
         for key in VIEWS:
             found = getattr(market.data.view, key)[kept]
             assert getattr(rows.kept.view, key).tobytes() == found.tobytes(), (at, key)
@@ -122,7 +129,7 @@ def stream(name, cut, end):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["ES", "EURUSD", "GBPUSD", "USDJPY", "half day"])
 def test_rows_are_those_of_the_whole_market(name):
     size = len(case(name)[1])
     stream(name, size - 700, size)
@@ -136,6 +143,12 @@ def test_rows_after_a_missing_week_and_a_splice():
     stream("holed", hole - 3, hole + 250)
     splice = int(np.searchsorted(bars.trade_dates, np.datetime64(bars.legs[1].first)))
     stream("holed", splice - 3, splice + 250)
+
+
+@pytest.mark.slow
+def test_rows_after_random_cuts():
+    for cut in np.random.default_rng(1).integers(1500, len(case("half day")[1]) - 3, 20):
+        stream("half day", int(cut), int(cut) + 3)
 
 
 @pytest.mark.parametrize("at", [2503, 4011])
