@@ -11,6 +11,7 @@ from typing import Any
 from jaxtrade.cli.shared import MODULES, keep_programs, refuse
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.registry import import_parts
+from jaxtrade.runs import rundir
 from jaxtrade.text import printable, several
 
 ACCOUNT = ("equity", "high_water", "session_equity")
@@ -60,6 +61,7 @@ def run(args: Namespace) -> int:
             "--position and the account are those of the last bar: drop --last, --all"
         )
     import_parts(args.modules)
+    rundir.read_run(Path(args.run))
     keep_programs()
     from jaxtrade.runs.decide import decide_bars, decide_line, open_stream
 

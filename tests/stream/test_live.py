@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,10 +22,14 @@ from jaxtrade.evaluation.baselines import random_masked
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.record import decision_bars, without_rules
 from jaxtrade.runs.decide import decide_line
-from jaxtrade.stream import Stream
-from jaxtrade.stream.live import Holding, _look, _order, _see, _step
+from jaxtrade.stream import Stream, live
+from jaxtrade.stream.live import Holding
 from tests.messages import refused, refuses
 from tests.reading import OLD
+
+
+def compiled(function: Any) -> int:
+    return function._cache_size()
 
 
 @functools.cache
@@ -65,7 +70,7 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
         assert row.decides
         assert np.array_equal(seen.mask, record.ref.mask[i]), at
         assert seen.observation.tobytes() == observations[i].tobytes(), at
-        order, _ = _order(env, stream.params, seen.state, np.int32(record.action[i]))
+        order, _ = live._order(env, stream.params, seen.state, np.int32(record.action[i]))
         row = stream.push(bars.rows(slice(at + 1, at + 2)))
         state, event = stream.step(seen.state, order)
         assert int(event.exit_price) == record.event.exit_price[i]
@@ -83,7 +88,7 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
         assert np.array_equal(told.mask, seen.mask)
         if task == "manage":
             assert told.observation.tobytes() == seen.observation.tobytes()
-        count = [each._cache_size() for each in (_see, _look, _step, _order)]
+        count = [compiled(each) for each in (live._see, live._look, live._step, live._order)]
         sizes = sizes or count
         assert count == sizes
     assert row.flat
@@ -98,8 +103,8 @@ def test_nothing_is_compiled_for_a_new_day():
     for at in range(end, len(bars)):
         stream.push(bars.rows(slice(at, at + 1)))
         stream.see(Holding(1, int(bars.close[at]), equity=at) if at % 2 else Holding())
-        sizes = sizes or _see._cache_size()
-        assert _see._cache_size() == sizes
+        sizes = sizes or compiled(live._see)
+        assert compiled(live._see) == sizes
     assert len(np.unique(bars.trade_dates[end:])) >= 5
 
 

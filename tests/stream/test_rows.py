@@ -9,6 +9,7 @@ Without --full a part of the bars, as in CI.
 import functools
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def stream(name, cut, end):
             found = getattr(market.data, key)[kept]
             assert getattr(rows.kept, key).tobytes() == found.tobytes(), (at, key)
         if (value := rows.kept.tick_value) is not None:
-            whole = market.data.tick_value
+            whole: Any = market.data.tick_value
             ratio = value.times[-1] / value.over[-1]
             assert ratio == whole.times[at] / whole.over[at]
         for key in VIEWS:
