@@ -26,8 +26,8 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import LoadedPolicy, policy_digest
 from jaxtrade.formatting import iso
 from jaxtrade.runs.stored_run import chosen_number, open_run
-from jaxtrade.stream.live import FLAT, Decision, Holding, Stream
-from jaxtrade.stream.rows import Row
+from jaxtrade.stream.live import FLAT, Decision, ReportedPosition, Stream
+from jaxtrade.stream.rows import StreamRow
 from jaxtrade.text import did_you_mean
 
 DIGESTS = ("observation_sha256", "actions_sha256")
@@ -175,7 +175,7 @@ def _seconds(time: Any) -> int:
     return int(seconds)
 
 
-def read_holding(report: Mapping[str, Any], stream: Stream) -> Holding:
+def read_holding(report: Mapping[str, Any], stream: Stream) -> ReportedPosition:
     """Make the position and the account of a broker's report.
 
     report: `position`: None, or {side: long or short, entry, quantity, stop, target, trailing,
@@ -193,7 +193,7 @@ def read_holding(report: Mapping[str, Any], stream: Stream) -> Holding:
         raise DataError(f"position = {position!r}: expected null, or an object with side and entry")
     if unknown := [key for key in position if key not in POSITION]:
         raise DataError(f"position.{unknown[0]}: no such key{did_you_mean(unknown[0], POSITION)}")
-    side = SIDES.get(position.get("side"))
+    side = SIDES.get(str(position.get("side")))
     if side is None or "entry" not in position:
         raise DataError(f"position = {dict(position)}: expected side (long or short) and entry")
     numbers = {"quantity": position.get("quantity", 1), "bars": position.get("bars", 1)}
@@ -205,7 +205,7 @@ def read_holding(report: Mapping[str, Any], stream: Stream) -> Holding:
         for key in ("entry", "stop", "target")
         if position.get(key) is not None
     }
-    return Holding(
+    return ReportedPosition(
         side * numbers["quantity"],
         bars=numbers["bars"],
         trailing=int(bool(position.get("trailing", False))),
@@ -236,7 +236,7 @@ def _identity(stream: Stream) -> dict[str, str]:
     }
 
 
-def state_of(row: Row) -> str:
+def state_of(row: StreamRow) -> str:
     """Say what a bar is: `decision`, `flat`, `warm_up` or `closed`.
 
     `flat`: at its close no position may be open. `warm_up`: too little history. `closed`: outside
@@ -247,7 +247,7 @@ def state_of(row: Row) -> str:
     return "flat" if row.flat else "closed" if row.ready else "warm_up"
 
 
-def to_json(stream: Stream, row: Row, decision: Decision | None) -> dict[str, Any]:
+def to_json(stream: Stream, row: StreamRow, decision: Decision | None) -> dict[str, Any]:
     """Describe a bar and the decision at its close as JSON values; prices are in points."""
     contract, names = stream.contract, stream.env.actions
 

@@ -22,11 +22,11 @@ from jaxtrade.env.state import NO_LEVEL, OFF, EnvParams, EnvState, Event, Order
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.side_by_side import WIDTH
-from jaxtrade.stream.rows import Row, Rows
+from jaxtrade.stream.rows import StreamRow, StreamRows
 from jaxtrade.types import Array, SessionTable
 
 
-class Holding(NamedTuple):
+class ReportedPosition(NamedTuple):
     """What a broker reports of one symbol: int32 numbers, prices in ticks.
 
     Money is in mills from the start balance, as in `env.state.Account`; `UNKNOWN` stands for money
@@ -56,7 +56,7 @@ class Holding(NamedTuple):
     locked: int = 0
 
 
-FLAT, UNKNOWN = Holding(), OFF
+FLAT, UNKNOWN = ReportedPosition(), OFF
 
 
 class Seen(NamedTuple):
@@ -95,7 +95,7 @@ class Stream:
         stream = Stream(run.config, history, run.policy)
         row = stream.push(bar)
         if row.decides:
-            decision = stream.decide(Holding(quantity=1, entry=..., stop=..., target=...))
+            decision = stream.decide(ReportedPosition(quantity=1, entry=..., stop=..., target=...))
 
     Every row has the bytes of that row of `build_market` over all bars. `see` and `decide` compile
     once, whatever bar comes.
@@ -135,16 +135,16 @@ class Stream:
         self.env: TradingEnv = make_env(config)
         self.policy = policy
         self.config, self.contract = config, market.contract
-        self.rows = Rows(market, config, config.env.window + 2)
+        self.rows = StreamRows(market, config, config.env.window + 2)
         params = make_params(market, session_set(np.array([0]), 1), config)
         self._params = params.replace(market=None)
         self._carry: Any = None
         self._date = None
-        self.row: Row | None = None
+        self.row: StreamRow | None = None
         self._renew(flat=False)
 
-    def push(self, bar: Bars) -> Row:
-        """Add one bar (`Rows.push`). Raises DataError for a bar that cannot follow."""
+    def push(self, bar: Bars) -> StreamRow:
+        """Add one bar (`StreamRows.push`). Raises DataError for a bar that cannot follow."""
         self.row = self.rows.push(bar)
         self._renew(self.row.flat)
         if self.policy and bar.trade_dates[0] != self._date:
@@ -165,7 +165,7 @@ class Stream:
         )
         self.params: EnvParams = self._params.replace(market=market)
 
-    def see(self, holding: Holding = FLAT) -> Seen:
+    def see(self, holding: ReportedPosition = FLAT) -> Seen:
         """Return what the policy sees at the newest bar with a position that a broker reports.
 
         The trade record that the task `advised` shows is that of a new account.
@@ -187,7 +187,7 @@ class Stream:
         """
         return _step(self.env, self.params, state, order)
 
-    def decide(self, holding: Holding = FLAT) -> Decision:
+    def decide(self, holding: ReportedPosition = FLAT) -> Decision:
         """Return what the policy does at the newest bar. Raises ConfigError without a policy."""
         return self.decide_at(self.see(holding))
 
@@ -262,15 +262,15 @@ def state_of(env: TradingEnv, params: EnvParams, holding: Any) -> EnvState:
     close = quote_at(params.market, row).leaving(side).close
     profit = rules.compute_unrealised(position, close, rules.contract_at(params, row))
 
-    def known(value: Array, other: Array) -> Array:
+    def value_or(value: Array, other: Array) -> Array:
         return jnp.where(value == UNKNOWN, other, value).astype(jnp.int32)
 
-    equity = known(holding.equity, profit)
+    equity = value_or(holding.equity, profit)
     account = state.account.replace(
         balance=equity - profit,
         equity=equity,
-        high_water=jnp.maximum(known(holding.high_water, equity), 0),
-        session_equity=known(holding.session_equity, equity),
+        high_water=jnp.maximum(value_or(holding.high_water, equity), 0),
+        session_equity=value_or(holding.session_equity, equity),
     )
     limits = params.account
     ended = rules.at_drawdown_floor(account, limits) | rules.at_daily_floor(account, limits)

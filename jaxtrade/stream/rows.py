@@ -92,7 +92,7 @@ class Mean:
             self.value = self.total / self.n
 
 
-class Row(NamedTuple):
+class StreamRow(NamedTuple):
     """One bar as the market has it.
 
     bar: the bar itself, of length 1.
@@ -113,7 +113,7 @@ class Row(NamedTuple):
     flat: bool
 
 
-class Tail:
+class WindowTail:
     """The last bars of the feature window, in arrays that grow to twice what is needed."""
 
     def __init__(self, columns: dict[str, np.ndarray]) -> None:
@@ -144,7 +144,7 @@ class Tail:
         )
 
 
-class Rows:
+class StreamRows:
     """The state of a market after its last bar.
 
     market: the history, with NumPy leaves (`build_market(..., on_device=False)`).
@@ -175,7 +175,7 @@ class Rows:
         columns = {name: column for name, column in vars(own).items() if name != "tick_size"}
         columns["tr_sum"] = market.data.tr_sum[-self.age - 1 :]
         columns["total"] = np.cumsum(np.asarray(own.volume, np.float64))
-        self.tail = Tail(columns)  # type: ignore[arg-type]  # NumPy leaves
+        self.tail = WindowTail(columns)  # type: ignore[arg-type]  # NumPy leaves
         self.means = self._means(own)
         data = market.data.replace(
             sessions=None, fingerprint=None, path=None, view=view.replace(base=None)
@@ -191,7 +191,7 @@ class Rows:
                 found[name] = [Mean(values, each.n, alpha) for values, alpha in pairs]
         return found
 
-    def push(self, bar: Bars) -> Row:
+    def push(self, bar: Bars) -> StreamRow:
         """Add one bar, and return its row.
 
         bar: of length 1, of the same contract and length as the history; with the `legs` of all
@@ -310,7 +310,7 @@ class Rows:
             found = np.array([np.nan])
         return features.encode_feature(found, spec, self.tail.last("close", 1))
 
-    def _row(self, bar: Bars, table: np.ndarray, base: int) -> Row:
+    def _row(self, bar: Bars, table: np.ndarray, base: int) -> StreamRow:
         config, env = self.config, self.config.env
         tick = float(self.contract.tick_size)
         view = host_view(
@@ -340,7 +340,7 @@ class Rows:
             tick_value=None if value is None else jax.tree.map(lambda leaf: leaf[-1:], value),
         )
         inside = at >= 0 and int(bar.time[0]) >= opening
-        return Row(
+        return StreamRow(
             bar,
             table,
             data,
@@ -361,11 +361,11 @@ class Rows:
         if base != self.base:  # whole numbers in float32 before and after
             shift, view = float(self.base - base), kept.view
 
-            def moved(column: Any, which: np.ndarray) -> np.ndarray:
+            def rebase(column: Any, which: np.ndarray) -> np.ndarray:
                 return (np.float64(column) + shift * which).astype(np.float32)
 
-            now = moved(view.now, np.array([1, 0, 0, 0]))
-            level = None if view.level is None else moved(view.level, self._levels())
+            now = rebase(view.now, np.array([1, 0, 0, 0]))
+            level = None if view.level is None else rebase(view.level, self._levels())
             kept = kept.replace(view=view.replace(now=now, level=level))
             self.base = base
         self.kept = jax.tree.map(

@@ -23,7 +23,7 @@ from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.record import decision_bars, without_rules
 from jaxtrade.runs.decide import decide_line
 from jaxtrade.stream import Stream, live
-from jaxtrade.stream.live import Holding
+from jaxtrade.stream.live import ReportedPosition
 from tests.messages import refused, refuses
 from tests.reading import OLD
 
@@ -77,7 +77,7 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
         assert int(state.account.equity) == record.equity[i], at
         seen = stream.see_state(state)
         held, account = state.position, state.account
-        report = Holding(
+        report = ReportedPosition(
             *map(int, (held.quantity, held.entry, held.stop, held.target, held.trailing)),
             bars=int(state.row - held.opened + 1),
             equity=int(account.equity),
@@ -102,7 +102,9 @@ def test_nothing_is_compiled_for_a_new_day():
     stream, sizes = Stream(config, bars.rows(slice(0, end))), None
     for at in range(end, len(bars)):
         stream.push(bars.rows(slice(at, at + 1)))
-        stream.see(Holding(1, int(bars.close[at]), equity=at) if at % 2 else Holding())
+        stream.see(
+            ReportedPosition(1, int(bars.close[at]), equity=at) if at % 2 else ReportedPosition()
+        )
         sizes = sizes or compiled(live._see)
         assert compiled(live._see) == sizes
     assert len(np.unique(bars.trade_dates[end:])) >= 5
@@ -115,8 +117,8 @@ def test_an_account_at_its_floor_may_not_open():
     stream = Stream(config, bars.rows(slice(0, first)))
     stream.push(bars.rows(slice(first, first + 1)))
     buy, drawdown = env.actions.index("BUY"), int(params.account.drawdown)
-    assert stream.see(Holding(equity=1 - drawdown, high_water=0)).mask[buy]
-    assert not stream.see(Holding(equity=-drawdown, high_water=0)).mask[buy]
+    assert stream.see(ReportedPosition(equity=1 - drawdown, high_water=0)).mask[buy]
+    assert not stream.see(ReportedPosition(equity=-drawdown, high_water=0)).mask[buy]
 
 
 def test_what_cannot_be_streamed_is_refused():

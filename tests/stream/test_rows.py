@@ -24,7 +24,7 @@ from jaxtrade.data.market import build_market
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.errors import DataError
-from jaxtrade.stream.rows import BY_DATE, RANKED, WHOLE, Rows, reach
+from jaxtrade.stream.rows import BY_DATE, RANKED, WHOLE, StreamRows, reach
 from tests.messages import refused
 
 PARAMETRIC = ("sma_7", "ema_12", "rsi_9", "atr_14")
@@ -99,7 +99,7 @@ def stream(name, cut, end):
     history = known_legs(bars.rows(slice(0, cut)))
     before = build_market(history, config, on_device=False)
     assert before.table.tobytes() == market.table[:cut].tobytes()
-    rows = Rows(before, config, KEEP)
+    rows = StreamRows(before, config, KEEP)
     env, context = config.env, context_features(config.env.task)
     ready = np.zeros(len(bars), bool)
     decided = ready.copy()
@@ -170,7 +170,9 @@ def test_a_feature_of_ones_own_sees_its_whole_window():
     register_feature(spec, lambda bars, spec: np.arange(1.0, len(bars.close) + 1))
     bars = case("ES")[1]
     config = make_config({"env": {"features": ["bars_so_far"]}})
-    rows = Rows(build_market(bars.rows(slice(0, 2000)), config, on_device=False), config, KEEP)
+    rows = StreamRows(
+        build_market(bars.rows(slice(0, 2000)), config, on_device=False), config, KEEP
+    )
     for at in range(2000, 2010):
         row = rows.push(bars.rows(slice(at, at + 1)))
     assert reach("bars_so_far") == WHOLE
@@ -179,7 +181,9 @@ def test_a_feature_of_ones_own_sees_its_whole_window():
 
 def test_a_bar_that_does_not_follow_changes_nothing():
     config, bars, market = case("ES")
-    rows = Rows(build_market(bars.rows(slice(0, 3000)), config, on_device=False), config, KEEP)
+    rows = StreamRows(
+        build_market(bars.rows(slice(0, 3000)), config, on_device=False), config, KEEP
+    )
     old, off = bars.rows(slice(2999, 3000)), bars.rows(slice(3000, 3001))
     for bar in (old, replace(off, time=off.time + 7)):
         with pytest.raises(DataError, match="2013-10-0"):
@@ -196,7 +200,9 @@ def test_prices_beyond_float32_get_a_base():
     far = replace(
         lifted, **{n: getattr(lifted, n) + (1 << 10) for n in ("open", "high", "low", "close")}
     )
-    rows = Rows(build_market(lifted.rows(slice(0, 3000)), config, on_device=False), config, KEEP)
+    rows = StreamRows(
+        build_market(lifted.rows(slice(0, 3000)), config, on_device=False), config, KEEP
+    )
     assert rows.base == 0
     before = rows.kept.view.now[:, 0].copy()
     rows.push(far.rows(slice(3000, 3001)))
@@ -211,7 +217,7 @@ def test_a_calendar_that_is_read_off_the_bars_is_refused():
     bars = case("ES")[1]
     market = build_market(bars, config, on_device=False)
     with refused("data.calendar=infer", "data.calendar=table"):
-        Rows(market, config, KEEP)
+        StreamRows(market, config, KEEP)
 
 
 def main(full):
