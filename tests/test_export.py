@@ -96,7 +96,7 @@ def test_numpy_acts_as_the_policy_over_an_episode(pair, seed, size):
         mask = rng.random((4, actions)) < 0.4
         mask[:, 0] |= ~mask.any(axis=1)
         action, logits, value, carry = policy.scores(seen, mask, carry)
-        own, own_action, extras = loaded.decide(own, seen, mask)
+        own, own_action, extras = loaded.act_with_outputs(own, seen, mask)
         best = np.sort(np.where(mask, extras.logits, -np.inf))
         scale = np.maximum(1, np.abs(extras.logits).max(axis=1))
         clear = best[:, -1] - best[:, -2] > 1e-4 * scale

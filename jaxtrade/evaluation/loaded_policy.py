@@ -275,13 +275,12 @@ class LoadedPolicy:
         action = np.asarray(action)
         return carry, action if action.ndim else int(action)
 
-    def decide(self, carry: PyTree, observation: Any, mask: Any) -> Any:
-        """Return (carry, action, extras) as the learner's `act`, without advice.
-
-        Arguments and errors as `step`.
-        """
-        given = self._check_arguments(carry, observation, mask, None, None)
-        return self._acts(self.policy, carry, given, None, False)
+    def act_with_outputs(
+        self, carry: PyTree, observation: Any, mask: Any, advice: Any = None, side: Any = None
+    ) -> Any:
+        """Return (carry, action, extras) as the learner's `act`. Arguments and errors as `step`."""
+        given = self._check_arguments(carry, observation, mask, advice, side)
+        return self._acts(self.policy, carry, given, None, False)[:3]
 
     def probabilities(
         self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
@@ -315,8 +314,7 @@ class LoadedPolicy:
         Arguments and errors as `step`. Returns (carry for the next call, int32[] or int32[B],
         float32[A] or float32[B, A], or None if the learner does not give its distribution).
         """
-        given = self._check_arguments(carry, observation, mask, advice, side)
-        carry, action, extras = self._acts(self.policy, carry, given, None, False)[:3]
+        carry, action, extras = self.act_with_outputs(carry, observation, mask, advice, side)
         if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
             return carry, np.asarray(action), None
         own = getattr(extras, "probs", None)

@@ -66,7 +66,7 @@ def compare(loaded: LoadedPolicy, run: Run, held_out: Any) -> dict[str, Any]:
     """Compare all outputs on `draw_rows`. Return figures. Raises UnequalError."""
     seen, masks, carry = draw_rows(loaded, held_out)
     action, logits, value, after = jax.device_get(run(seen, masks, carry))
-    own_after, own_action, extras = jax.device_get(loaded.decide(carry, seen, masks))
+    own_after, own_action, extras = jax.device_get(loaded.act_with_outputs(carry, seen, masks))
     legal = np.where(masks, extras.logits, 0)
     weights = {name: x.astype(np.float64) for name, x in weights_of(loaded).items()}
     activation = loaded.schema["network"]["activation"]
