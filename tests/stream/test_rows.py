@@ -133,7 +133,7 @@ def stream(name, cut, end):
 @pytest.mark.parametrize("name", ["ES", "EURUSD", "GBPUSD", "USDJPY", "half day"])
 def test_rows_are_those_of_the_whole_market(name):
     size = len(case(name)[1])
-    stream(name, size - 400, size)
+    stream(name, size - 1000, size)
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_a_calendar_that_is_read_off_the_bars_is_refused():
 def main(full):
     for name in CASES:
         size = len(case(name)[1])
-        begin = 3000 if full else size - 400
+        begin = 3000 if full else size - 1000
         stream(name, begin, size)
         for cut in np.random.default_rng(0).integers(begin, size - 3, 1000 if full else 20):
             stream(name, int(cut), int(cut) + 3)
