@@ -11,8 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import jaxtrade
 from jaxtrade.config import EnvConfig, RunConfig, changed_config, dump_config, load_config
@@ -224,14 +222,9 @@ def test_random_play_keeps_the_rules(case):
     env, plain = env_of(guards), env_of({})
     params = make_params(worlds.walk_market(sessions=4, length=120), episode_sessions=2)
     total = Counter()
-
-    @settings(max_examples=3, deadline=None)
-    @given(st.integers(0, 2**31 - 1))
-    def play(seed):
+    for seed in (1, 2, 3):  # the same ones always: each rule has to forbid something
         trace = worlds.run_random(env, params, seed, 12, 150)
         total.update(check(env, plain, guards, params, trace))
-
-    play()
     assert total.keys() == guards.keys()  # every rule has forbidden an entry
 
 

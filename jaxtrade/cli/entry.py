@@ -89,7 +89,9 @@ def _evaluate(args: Namespace) -> int:
 
         reading = [key for key in args.overrides if args.on and key.strip().startswith("data.")]
         asked = [key for key in args.overrides if key not in reading]
-        on = args.on and NewBars(args.on, args.first, args.last, args.allow_overlap, reading)
+        on = args.on and NewBars(
+            args.on, args.first_day, args.last_day, args.allow_overlap, reading
+        )
         titles, texts = [title for flag, title in runs.GRIDS.items() if getattr(args, flag)], []
         for account in accounts:
             request = Request(
@@ -121,7 +123,11 @@ def _evaluate(args: Namespace) -> int:
 
 def _check_new_bars(args: Namespace) -> None:
     if args.on is None:
-        refuse(args, ("first", "last", "allow_overlap"), "without --on FILE there are no new bars")
+        refuse(
+            args,
+            ("first_day", "last_day", "allow_overlap"),
+            "without --on FILE there are no new bars",
+        )
     else:
         refuse(args, ("split", "nulls"), f"--on {args.on}: its sessions are a split of their own")
 

@@ -214,8 +214,8 @@ EVALUATE = (
     --split {train,validation,test,all}  sessions to evaluate on (default: test)
     --on FILE : Path  evaluate on new bars instead, without the days that the run was trained or
         chosen on; for a run on several symbols a folder with a file of each
-    --from DATE -> first  with --on: the first trade date to evaluate, YYYY-MM-DD
-    --to DATE -> last  with --on: the last one
+    --from DATE -> first_day  with --on: the first trade date to evaluate, YYYY-MM-DD
+    --to DATE -> last_day  with --on: the last one
     --allow-overlap  with --on: keep the days that the run was trained or chosen on, and label the
         result in sample
     --intrabar-grid  print net profit by intrabar order, and its range, instead of the table

@@ -68,8 +68,8 @@ _WRITTEN = {
     "overrides": "--set",
     "source": "--from",
     "onward": "--continue",
-    "first": "--from",
-    "last": "--to",
+    "first_day": "--from",
+    "last_day": "--to",
     "modules": "--import",
 }
 
