@@ -34,12 +34,13 @@ class GuardRecord(struct.PyTreeNode):
     """What the guards count; int32[]. It holds for the session in which it was written.
 
     entries: positions opened.
-    ready: the first row whose close may decide the next entry.
+    wait: bars until one at whose close the next entry may be decided. No row, because a market that
+        grows bar by bar (`jaxtrade.stream`) counts its rows anew.
     task: the record of the guarded task.
     """
 
     entries: Array
-    ready: Array
+    wait: Array
     task: PyTree
 
 
@@ -58,7 +59,7 @@ def may_open(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
         legal &= ~account.traded | (record.entries < guards.trades_per_day)
     if guards.cooldown or guards.cooldown_after_loss:
         # A reversal would open in the bar in which the trade ends.
-        rested = (state.position.quantity == 0) & (state.row >= record.ready)
+        rested = (state.position.quantity == 0) & (record.wait <= 0)
         legal &= ~account.traded | rested
     return legal
 
@@ -116,14 +117,14 @@ def add_guards(task: Task, guards: GuardsConfig) -> GuardedTask:
         record: GuardRecord, prev: EnvState, next: EnvState, event: Event, contract: ContractParams
     ) -> GuardRecord:
         # A session without a fill so far has no counts: those of the one before end here.
-        entries, ready = (
-            jnp.where(prev.account.traded, count, 0) for count in (record.entries, record.ready)
+        entries, left = (
+            jnp.where(prev.account.traded, count, 0) for count in (record.entries, record.wait - 1)
         )
         for close in closes(event, prev.position.entry, contract):
             wait = jnp.where(close.won, guards.cooldown, longest)
-            ready = jnp.where(close.closed, jnp.maximum(ready, next.row + wait), ready)
+            left = jnp.where(close.closed, jnp.maximum(left, wait), left)
         kept = keeper.add_bar(record.task, _own(prev), _own(next), event, contract)
-        return GuardRecord(entries + (event.entry_quantity != 0), ready, kept)
+        return GuardRecord(entries + (event.entry_quantity != 0), left, kept)
 
     record = RecordKeeper(
         lambda: GuardRecord(jnp.int32(0), jnp.int32(0), keeper.new()),
