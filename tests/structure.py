@@ -45,6 +45,7 @@ ROOMS = {
     "reporting": (10, 5, "one page of a run"),
     "watching": (10, 6, "the live page"),
     "export": (10, 7, "NumPy, ONNX, StableHLO"),
+    "paper": (10, 8, "trading on paper"),
     "cli": (11, 1, "the command line"),
     "__main__": (12, 1, "the process"),
 }

@@ -18,7 +18,17 @@ from pathlib import Path
 from types import ModuleType
 
 from jaxtrade import interrupt
-from jaxtrade.cli import advise, config_command, decide, init, launch, listing, runs, training
+from jaxtrade.cli import (
+    advise,
+    config_command,
+    decide,
+    init,
+    launch,
+    listing,
+    paper,
+    runs,
+    training,
+)
 from jaxtrade.cli.parser import build_parser, refuse_empty
 from jaxtrade.cli.shared import keep_programs, loading, print_result, refuse, resolve
 from jaxtrade.config.accounts import read_account
@@ -281,6 +291,7 @@ COMMANDS = {
     "data": _data,
     "replay": _replay,
     "decide": decide.run,
+    "paper": paper.run,
     "bench": _bench,
     "doctor": _doctor,
     "init": init.run,

@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from jaxtrade.cli import advise, config_command, decide, init, launch, listing, runs, training
+from jaxtrade.cli import (
+    advise,
+    config_command,
+    decide,
+    init,
+    launch,
+    listing,
+    paper,
+    runs,
+    training,
+)
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, MODULES, QUIET, TOLERANCE, TRUST
 from jaxtrade.config.learners import LEARNER, SECTIONS
@@ -96,6 +106,7 @@ OF_RUNS = (
     "export",
     "replay",
     "decide",
+    "paper",
     "runs",
     "compare",
     "watch",
@@ -106,7 +117,7 @@ GROUPS = {
     "data": ("init", "data"),
     "advisor": ("advise", "ablate"),
     "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch"),
-    "deploy": ("export", "decide"),
+    "deploy": ("export", "decide", "paper"),
     "tools": ("menu", "list", "config", "doctor", "bench", "completion"),
 }
 EPILOG = """most used:
@@ -374,6 +385,7 @@ COMMANDS = {
     "data": MARKET_DATA,
     "replay": REPLAY,
     "decide": decide.DECIDE,
+    "paper": paper.PAPER,
     "runs": runs.RUNS,
     "compare": runs.COMPARE,
     "watch": runs.WATCH,

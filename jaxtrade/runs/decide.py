@@ -62,11 +62,11 @@ def open_stream(
     Raises ConfigError (no run, or one of env.task=allocate; a policy or symbol that has to be
     chosen), CheckpointError (no policy), DataError (faults of the bars, or too few of them).
     """
-    config, policy = _choose(run, symbol, seed, agent, trust_imports)
-    return Stream(config, _read(config, history, set), policy)
+    config, policy = choose_policy(run, symbol, seed, agent, trust_imports)
+    return Stream(config, read_bars(config, history, set), policy)
 
 
-def _choose(
+def choose_policy(
     run: Path | str, symbol: str | None, seed: int | None, agent: int | None, trust: bool = False
 ) -> tuple[RunConfig, LoadedPolicy]:
     """Return the configuration of one symbol of a run, and the policy for it."""
@@ -88,7 +88,7 @@ def _choose(
     return members[wanted], stored.policy_of(seed, agent).for_symbol(wanted)
 
 
-def _read(config: RunConfig, bars: Bars | Path | str | None, overrides: Sequence[str]) -> Bars:
+def read_bars(config: RunConfig, bars: Bars | Path | str | None, overrides: Sequence[str]) -> Bars:
     """Read a file as the run's own bars are read; None: these themselves."""
     if isinstance(bars, Bars):
         return bars
@@ -140,7 +140,7 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
         raise DataError(f"volume = {volume!r}: expected a number that is not negative")
     bar = last.with_quotes(
         *sides,
-        time=np.array([_seconds(message["time"])], np.int64),
+        time=np.array([read_time(message["time"])], np.int64),
         volume=np.array([float(volume)]),
         source="bar",
         notes=(),
@@ -159,7 +159,8 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
     return replace(bar, legs=(*legs, Leg(str(expiry), str(date))))
 
 
-def _seconds(time: Any) -> int:
+def read_time(time: Any) -> int:
+    """Return the UTC seconds of a message's time. Raises DataError."""
     if isinstance(time, int) and not isinstance(time, bool):
         return time
     try:
@@ -299,8 +300,8 @@ def decide_bars(
         only one. Without it the account is new and flat at every bar.
     Others, and errors, as `open_stream`.
     """
-    config, policy = _choose(run, symbol, seed, agent)
-    series = _read(config, bars, set)
+    config, policy = choose_policy(run, symbol, seed, agent)
+    series = read_bars(config, bars, set)
     schedule = schedule_of(series, config.data.calendar)
     first = decision_sessions(series, schedule, config).first
     earliest = int(first[0]) + 2 if len(first) else len(series)

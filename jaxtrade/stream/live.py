@@ -138,7 +138,7 @@ class Stream:
         self.rows = StreamRows(market, config, config.env.window + 2)
         params = make_params(market, session_set(np.array([0]), 1), config)
         self._params = params.replace(market=None)
-        self._carry: Any = None
+        self.carry: Any = None
         self._date = None
         self.row: StreamRow | None = None
         self._renew(flat=False)
@@ -148,7 +148,7 @@ class Stream:
         self.row = self.rows.push(bar)
         self._renew(self.row.flat)
         if self.policy and bar.trade_dates[0] != self._date:
-            self._date, self._carry = bar.trade_dates[0], self.policy.first_carry(WIDTH)
+            self._date, self.carry = bar.trade_dates[0], self.policy.first_carry(WIDTH)
         return self.row
 
     def _renew(self, flat: bool) -> None:
@@ -202,9 +202,9 @@ class Stream:
             )
         # The policy decides in blocks of `WIDTH` rows, as in an evaluation.
         observation, mask = (np.repeat(x[None], WIDTH, 0) for x in (seen.observation, seen.mask))
-        if self._carry is None:
-            self._carry = self.policy.first_carry(WIDTH)
-        self._carry, actions, chances = self.policy.decide(self._carry, observation, mask)
+        if self.carry is None:
+            self.carry = self.policy.first_carry(WIDTH)
+        self.carry, actions, chances = self.policy.decide(self.carry, observation, mask)
         order, levels = jax.device_get(
             _order(self.env, self.params, seen.state, np.int32(actions[0]))
         )

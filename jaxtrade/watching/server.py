@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from jaxtrade.errors import JaxtradeError
+from jaxtrade.formatting import money
 from jaxtrade.runs.inventory import MANIFEST, RunEntry, entries_in, sort_entries
 from jaxtrade.text import pairs
 from jaxtrade.watching.metrics import Reader
@@ -427,8 +428,34 @@ class Inventory:
                     each.name: (each, self._folder if single else self._folder / each.name)
                     for each in entries
                 }
+                self._found |= paper_sessions(self._found)
                 self._read = time.monotonic()
             return self._found
+
+
+PAPER = {"running": "running", "ended": "done", "killed": "stopped"}  # state -> that of a run
+
+
+def paper_sessions(
+    runs: Mapping[str, tuple[RunEntry, Path]],
+) -> dict[str, tuple[RunEntry, Path]]:
+    """Return the sessions of paper trading in some runs, as entries; without those unreadable.
+
+    Their line has position, equity and the newest bar.
+    """
+    found = {}
+    for run, (_, folder) in runs.items():
+        for path in sorted(folder.glob("paper/*/status.json")):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                status, name = json.loads(path.read_text()), f"{run}/paper/{path.parent.name}"
+                line = (
+                    f"{status['symbol']} on paper: position {status['position']:+d}, equity "
+                    f"{money(status['equity'])}, bar of {status['time']}"
+                )
+                age = max(0.0, time.time() - path.stat().st_mtime)
+                entry = RunEntry(name, PAPER[status["state"]], market=line, age=age)
+                found[name] = entry, path.parent
+    return found
 
 
 def answer_report(html: str) -> HttpAnswer:

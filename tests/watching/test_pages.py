@@ -50,6 +50,21 @@ def test_the_list_of_runs(routes):
     assert all("task" in run["line"] and run["state"] == "done" for run in found["runs"])
 
 
+def test_a_session_of_paper_trading_is_listed_below_its_run(folder, routes):
+    for name, text in (("live", "{"), ("old", "{}"), ("good", None)):
+        (folder / "first" / "paper" / name).mkdir(parents=True)
+        status = {"state": "running", "symbol": "ES", "position": -1, "equity": 49_995.5}
+        written = json.dumps(status | {"time": "2026-01-02T15:00:00Z"}) if text is None else text
+        (folder / "first" / "paper" / name / "status.json").write_text(written)
+    found = {run["name"]: run for run in document(routes["/api/runs"]({}))["runs"]}
+    assert {*found} == {"first", "sweep/group_0", "first/paper/good"}
+    session = found["first/paper/good"]
+    assert session["state"] == "running"
+    assert all(each in session["line"] for each in ("ES", "-1", "$49,995.50", "15:00"))
+    whole = document(routes["/api/run"]({"run": session["name"]}))
+    assert (whole["state"], whole["names"]) == ("running", [])
+
+
 def test_the_chosen_run_is_listed_however_old_it_is(routes, monkeypatch):
     names = [run["name"] for run in document(routes["/api/runs"]({}))["runs"]]
     monkeypatch.setattr(server, "MOST_RUNS", 1)

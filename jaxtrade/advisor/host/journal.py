@@ -11,13 +11,14 @@ elsewhere, as in a checkpoint.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from jaxtrade.advisor.host.types import canonical, sha256_of
 from jaxtrade.errors import JournalError
@@ -71,13 +72,49 @@ class LoadedJournal(NamedTuple):
     ended: bool = True
 
 
-def _line(before: str, text: str) -> tuple[bytes, str]:
-    """Return the journal line of a canonical text, and the line's digest.
+def chain_line(before: str, text: str) -> tuple[bytes, str]:
+    """Return the line of a canonical text of a JSON object, and the line's digest.
 
     The line follows one with digest `before`.
     """
     digest = sha256_of(before + text)
     return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
+
+
+def read_chain(
+    lines: Sequence[bytes], fault: Callable[[int, str], Exception], what: str
+) -> Iterator[tuple[int, dict[str, Any], str]]:
+    """Yield (number, document, digest) of each line of a chain.
+
+    lines: without their ends.
+    fault: makes what is raised at the first line that is changed, inserted, moved or missing before
+        others, from its number and why.
+    what: what the lines are of, for messages.
+    """
+    before = ""
+    for number, raw in enumerate(lines, 1):
+        try:
+            found = json.loads(raw)
+            digest, _ = found.pop("sha256"), found["kind"]
+            intact = chain_line(before, canonical(found)) == (raw + b"\n", digest)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise fault(number, f"not a line of {what}") from None
+        if not intact:
+            why = "damaged or edited (its digest does not follow from it and the line before)"
+            raise fault(number, why)
+        before = digest
+        yield number, found, digest
+
+
+def append_line(file: IO[bytes], line: bytes) -> None:
+    """Append a line to an unbuffered file. Raises OSError, and leaves no part of the line."""
+    size = os.fstat(file.fileno()).st_size
+    try:
+        while line:  # an unbuffered write may write only a part of the line
+            line = line[file.write(line) :]
+    except OSError:
+        os.truncate(file.fileno(), size)
+        raise
 
 
 def row_text(row: Sequence[float]) -> str:
@@ -161,17 +198,9 @@ def read_journal(
     *whole, torn = data.split(b"\n")
     header: dict[str, Any] | None = None
     deltas, digests, notes, ended = list[JournalDelta](), list[str](), list[str](), False
-    for number, raw in enumerate(whole, 1):
-        try:
-            found = json.loads(raw)
-            digest, kind = found.pop("sha256"), found["kind"]
-            before = digests[-1] if digests else ""
-            intact = _line(before, canonical(found)) == (raw + b"\n", digest)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise _fault(path, number, "not a line of an advice journal") from None
-        if not intact:
-            why = "damaged or edited (its digest does not follow from it and the line before)"
-            raise _fault(path, number, why)
+    chain = read_chain(whole, functools.partial(_fault, path), "an advice journal")
+    for number, found, digest in chain:
+        kind = found["kind"]
         if ended:
             raise _fault(path, number, "follows the journal's end")
         if (kind == "header") != (number == 1):
@@ -268,7 +297,7 @@ class Journal:
             raise ValueError(f"header without '{missing[0]}'")
         if taken := {"kind", "format", "sha256"} & header.keys():
             raise ValueError(f"header entries {sorted(taken)} are the journal's own")
-        line, digest = _line("", canonical({**header, "kind": "header", "format": FORMAT}))
+        line, digest = chain_line("", canonical({**header, "kind": "header", "format": FORMAT}))
         with path.open("xb") as file:
             file.write(line)
         return cls(path, digest, 0, None)
@@ -317,14 +346,8 @@ class Journal:
         return self.position
 
     def _write(self, text: str) -> str:
-        line, digest = _line(self._digest, text)
-        size = os.fstat(self._file.fileno()).st_size
-        try:
-            while line:  # an unbuffered write may write only a part of the line
-                line = line[self._file.write(line) :]
-        except OSError:
-            os.truncate(self._file.fileno(), size)
-            raise
+        line, digest = chain_line(self._digest, text)
+        append_line(self._file, line)
         return digest
 
     def sync(self) -> None:

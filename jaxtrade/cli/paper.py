@@ -1,0 +1,80 @@
+"""`jaxtrade paper`: a run's policy trades on paper, on bars that arrive."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from jaxtrade.cli.shared import MODULES, keep_programs, refuse
+from jaxtrade.errors import ConfigError
+from jaxtrade.formatting import money
+from jaxtrade.registry import import_parts
+from jaxtrade.runs.distributed import say
+from jaxtrade.text import several, show
+
+PAPER = (
+    "a run's policy trades on paper, on bars that arrive",
+    """
+    RUN  the run's folder
+    --feed FILE|-|ws://HOST:PORT  where bars come from: a file of bars, a file of JSON lines (.jsonl),
+        standard input or a WebSocket, one JSON object a line or message
+    --name NAME [default]  of the session, in RUN/paper/NAME; the same command goes on with it
+        (default: default)
+    --history FILE  the bars before the feed (default: the run's own bars)
+    --rails FILE  YAML of limits beside the account's rules (docs/deploy.md)
+    --flatten  tell the session that trades to close its position and to stop
+    --symbol SYMBOL  which symbol, of a run with several
+    --seed SEED : int  which policy, of a run with several
+    --agent N : int  which policy, by its number in agents.json
+    --set KEY=VALUE ... -> overrides  how the file is read, e.g. --set data.stamp=open (repeatable)
+    --quiet  show only the summary
+    --json  print the summary as JSON
+    """,
+    MODULES,
+)
+
+
+def run(args: Namespace) -> int:
+    """Handle `paper`. Return the exit code: 0 at the feed's end, or once flat and stopped."""
+    if args.flatten:
+        refuse(args, ("feed", "rails", "history"), "--flatten speaks to a session that trades")
+    elif args.feed is None:
+        raise ConfigError("--feed: give a file of bars, - for standard input, or ws://HOST:PORT")
+    from jaxtrade.paper.rails import read_paper
+
+    rails = read_paper(args.rails)
+    import_parts(args.modules)
+    keep_programs()
+    from jaxtrade.paper.session import flatten, trade_run
+
+    if args.flatten:
+        show(f"wrote {flatten(Path(args.run), args.name)}: the session is flat after one more bar")
+        return 0
+    found = trade_run(
+        Path(args.run),
+        args.feed,
+        args.name,
+        rails,
+        clock=lambda: int(time.time()),
+        say=(lambda line: None) if args.quiet or args.json else show,
+        history=args.history,
+        symbol=args.symbol,
+        seed=args.seed,
+        agent=args.agent,
+        set=args.overrides,
+    )
+    if args.json:
+        print(json.dumps(found, allow_nan=False))
+        return 0
+    counts = [several(found[f"{name}s"], name) for name in ("session", "decision", "trade")]
+    show(
+        f"{found['symbol']}: {', '.join(counts)}; account {found['account']}, equity {money(found['equity'])}"
+    )
+    for name in ("faults", "rails"):
+        if found[name]:
+            show(f"{name}: {', '.join(f'{key} {count:,}' for key, count in found[name].items())}")
+    if found["position"]:
+        say(f"note: {found['position']:+d} contracts are held; the same command goes on with them")
+    return 0

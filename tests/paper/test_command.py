@@ -1,0 +1,107 @@
+"""`jaxtrade paper` on the run of an earlier version, with its bundled bars."""
+
+import io
+import json
+import shutil
+
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.config import make_config
+from jaxtrade.data.sources import bars_of, write_bars
+from jaxtrade.paper.feed import bars_messages
+from jaxtrade.paper.session import JOURNAL, KILL, STATUS
+from tests.messages import refuses
+from tests.reading import OLD
+
+LAST = 240
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return shutil.copytree(OLD, tmp_path_factory.mktemp("paper") / "run")
+
+
+@pytest.fixture(scope="module")
+def bars():
+    own = bars_of(make_config({}))
+    return own.rows(slice(len(own) - LAST, None))
+
+
+def paper(run, *flags):
+    return main(["paper", str(run), *map(str, flags)])
+
+
+def test_a_file_in_two_parts_is_as_in_one(run, bars, tmp_path, capsys):
+    """CSV and JSON lines are the same bars, and a session goes on with a file that has grown."""
+    whole = write_bars(bars, tmp_path)
+    assert paper(run, "--feed", whole, "--set", "data.stamp=open", "--json") == 0
+    one = json.loads(capsys.readouterr().out)
+    lines = tmp_path / "bars.jsonl"
+    texts = [json.dumps(each) for each in bars_messages(bars)]
+    lines.write_text("\n".join(texts))
+    assert paper(run, "--feed", lines, "--name", "lines", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == one
+    assert one["decisions"] > 100
+    assert one["faults"] == {}
+    assert paper(run, "--feed", lines, "--name", "lines", "--json") == 0  # nothing is new
+    assert json.loads(capsys.readouterr().out) == one
+    status = json.loads((run / "paper" / "lines" / STATUS).read_text())
+    assert (status["state"], status["equity"]) == ("ended", one["equity"])
+    journals = [run / "paper" / name / JOURNAL for name in ("default", "lines")]
+    kinds = [[json.loads(line)["kind"] for line in each.open()] for each in journals]
+    assert [kind for kind in kinds[1] if kind != "start"] == [
+        kind for kind in kinds[0] if kind != "start"
+    ]
+
+
+def test_bars_of_years_ago_on_a_live_feed_open_nothing(run, bars, monkeypatch, capsys):
+    lines = [json.dumps(each) for each in bars_messages(bars.rows(slice(0, 60)))]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*lines, "{"])))
+    cut = ["--history", write_bars(bars_of(make_config({})).rows(slice(0, -LAST)), run)]
+    assert paper(run, "--feed", "-", "--name", "live", *cut, "--set", "data.stamp=open") == 0
+    out = capsys.readouterr().out
+    assert "0 trades" in out
+    assert "text 1" in out
+    assert "stale_bars" in out
+
+
+def test_flatten_stops_a_session(run, bars, tmp_path, capsys):
+    refuses(capsys, ["paper", str(run), "--flatten", "--name", "none"], "--name")
+    lines = tmp_path / "bars.jsonl"
+    texts = [json.dumps(each) for each in bars_messages(bars)]
+    lines.write_text("\n".join(texts[:50]))
+    assert paper(run, "--feed", lines, "--name", "flat") == 0
+    assert paper(run, "--flatten", "--name", "flat") == 0
+    folder = run / "paper" / "flat"
+    assert (folder / KILL).is_file()
+    lines.write_text("\n".join(texts))
+    capsys.readouterr()
+    assert paper(run, "--feed", lines, "--name", "flat", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["position"] == 0
+    assert json.loads((folder / STATUS).read_text())["state"] == "killed"
+
+
+@pytest.mark.parametrize(
+    ("flags", "facts"),
+    [
+        ([], ("--feed",)),
+        (["--feed", "none.csv"], ("none.csv", "ws://")),
+        (["--feed", "-", "--name", "a/b"], ("--name",)),
+        (["--feed", "-", "--flatten"], ("--flatten", "--feed")),
+        (["--feed", "-", "--rails", "none.yaml"], ("none.yaml",)),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(run, capsys, flags, facts):
+    refuses(capsys, ["paper", str(run), *flags], *facts)
+
+
+def test_an_edited_journal_is_exit_1(run, bars, tmp_path, capsys):
+    lines = tmp_path / "bars.jsonl"
+    lines.write_text("\n".join(json.dumps(each) for each in bars_messages(bars.rows(slice(0, 9)))))
+    assert paper(run, "--feed", lines, "--name", "edited") == 0
+    journal = run / "paper" / "edited" / JOURNAL
+    journal.write_bytes(journal.read_bytes().replace(b"HOLD", b"BUY", 1))
+    capsys.readouterr()
+    assert paper(run, "--feed", lines, "--name", "edited") == 1
+    assert str(journal) in capsys.readouterr().err

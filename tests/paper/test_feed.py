@@ -1,0 +1,324 @@
+"""A feed that is at fault: every fault of the catalogue, the clock, and thousands at random.
+`python -m tests.paper.test_feed 10000` draws as many."""
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.paper.feed import FAULTS, bars_messages, live
+from jaxtrade.paper.session import JOURNAL, Source, open_feed
+from tests.messages import refused
+from tests.paper.made import begin, short, world
+from tests.paper.test_recovery import Clock, recorded
+from tests.reading import ROOT
+
+NAME, HOUR = "short", 3600
+MESSAGES = None
+
+
+def messages():
+    global MESSAGES
+    MESSAGES = MESSAGES or list(bars_messages(world(NAME).feed))
+    return MESSAGES
+
+
+def line(at, **others):
+    found = {**messages()[at], **others}
+    return json.dumps({key: value for key, value in found.items() if value is not None})
+
+
+def at_close(at):
+    return messages()[at]["time"] + HOUR
+
+
+class Desk:
+    """A session with a clock."""
+
+    def __init__(self, folder, rails=None):
+        self.clock = Clock()
+        self.clock.now = at_close(0)
+        self.session = begin(NAME, folder, rails, short(NAME), clock=self.clock)
+        self.engine = self.session.engine
+
+    def take(self, item, now=None):
+        self.clock.now = self.clock.now if now is None else now
+        self.session.take(item)
+        return dict(self.engine.faults)
+
+    def good(self, *rows):
+        for at in rows:
+            self.take(line(at), at_close(at))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    made = Desk(tmp_path)
+    made.good(0, 1, 2)
+    yield made
+    made.session.close()
+
+
+FAULTY = {
+    "text": "{half a li",
+    "fields": {"time": None},
+    "value": {"bid_close": "NaN"},
+    "symbol": {"symbol": "GBPUSD"},
+    "length": {"bar_seconds": 60},
+    "unfinished": {"complete": False},
+    "older": {"time": -2},
+    "duplicate": {"time": -1, "same": True},
+    "revision": {"time": -1},
+    "calendar": {"time": 24 * 365 * 80},
+}
+
+
+def faulty(kind, at):
+    """The line of a fault before bar `at` came."""
+    changes = FAULTY[kind]
+    if isinstance(changes, str):
+        return changes
+    if isinstance(changes.get("time"), int):
+        if changes.get("same"):
+            return line(at - 1)
+        return line(at, time=messages()[at]["time"] + HOUR * changes["time"])
+    return line(at, **changes)
+
+
+@pytest.mark.parametrize("kind", FAULTY)
+def test_each_fault_of_a_message_is_refused_and_recorded(kind, desk):
+    """Nothing changes, and the bar itself is traded on afterwards."""
+    before, bars = desk.engine.now, len(recorded(desk.session.folder))
+    far = at_close(3) if kind != "calendar" else 1 << 33
+    assert desk.take(faulty(kind, 3), far) == {kind: 1}
+    assert desk.engine.now is before
+    added = recorded(desk.session.folder)[bars:]
+    assert [(each["kind"], each["fault"]) for each in added] == [("fault", kind)]
+    desk.good(3)
+    assert desk.engine.now.tally.decisions == before.tally.decisions + 1
+
+
+def test_the_catalogue_is_whole():
+    assert {*FAULTS} == {*FAULTY, "late", "stale"}
+    pages = [page.read_text() for page in (ROOT / "docs").glob("deploy*.md")]
+    for kind, texts in FAULTS.items():
+        assert any(f"| {' | '.join((kind, *texts))} |" in page for page in pages), kind
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"time": "2018-12-21T03:00:00"}, "value"),  # no offset
+        ({"time": True}, "value"),
+        ({"time": 1e30}, "value"),
+        ({"time": 10**30}, "value"),
+        ({"bid_open": "Infinity"}, "value"),
+        ({"bid_open": -1}, "value"),
+        ({"bid_open": "1.1444213"}, "value"),  # between two ticks
+        ({"bid_low": "1.9"}, "value"),
+        ({"volume": -1}, "value"),
+        ({"volume": "much"}, "value"),
+        ({"volume": 1e999}, "value"),
+        ({"volume": 1e308}, "value"),
+        ({"ask_open": None}, "fields"),
+        ({"symbol": None}, "fields"),
+        ({"symbol": ["EURUSD"]}, "symbol"),
+        ({"bar_seconds": "3600"}, "length"),
+        ({"complete": "no"}, "unfinished"),
+    ],
+)
+def test_values_that_are_none(changes, kind, desk):
+    assert desk.take(line(3, **changes), at_close(3)) == {kind: 1}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "null", "{}x", "\x00", '{"time": ' * 3000])
+def test_lines_that_are_no_object(text, desk):
+    assert desk.take(text) == {"text": 1}
+
+
+def test_a_bar_off_the_grid(desk):
+    later = messages()[3]["time"] + 1800
+    assert desk.take(line(3, time=later), later + HOUR) == {"length": 1}
+
+
+def test_the_first_version_of_a_bar_stays_as_traded(desk):
+    desk.take(line(2, volume=9.0))
+    known = [each for each in recorded(desk.session.folder) if each["kind"] == "bar"]
+    assert known[-1]["bar"] == json.loads(line(2))
+    assert desk.take(line(2)) == {"revision": 1, "duplicate": 1}
+
+
+def test_an_unfinished_bar_by_the_clock(desk):
+    """Two seconds early is a clock that is behind; three are a bar that goes on."""
+    desk.take(line(3), at_close(3) - 3)
+    assert desk.take(line(3), at_close(3) - 2) == {"unfinished": 1}
+    assert desk.engine.now.tally.decisions == 4
+
+
+def test_a_clock_that_jumps_back_refuses_and_one_that_jumps_ahead_blocks(desk):
+    assert desk.take(line(3), at_close(3) - 86_400) == {"unfinished": 1}
+    desk.take(line(3), at_close(3) + 86_400)
+    held = [each["held"] for each in recorded(desk.session.folder) if each["kind"] == "step"][-1]
+    assert abs(decisions(desk)[-1]["quantity"]) <= abs(held)
+
+
+def decisions(desk):
+    return [each for each in recorded(desk.session.folder) if each["kind"] == "decision"]
+
+
+def test_a_feed_that_is_silent_blocks_entries_until_a_bar_comes_in_time(tmp_path):
+    """Bars that come three hours late open nothing; those in time do."""
+    desk = Desk(tmp_path)
+    for at in range(15):
+        desk.take(line(at), at_close(at) + 3 * HOUR)
+    late = decisions(desk)
+    assert any(each["wanted"] for each in late)
+    assert not any(each["quantity"] for each in late)
+    assert all(each["rails"] == ["stale_bars"] for each in late if each["wanted"])
+    desk.take(None, at_close(14) + 3 * HOUR)
+    desk.take(None, at_close(14) + 4 * HOUR)
+    assert desk.engine.faults == {"stale": 1}  # once, however long it lasts
+    desk.good(*range(15, 22))
+    assert any(each["quantity"] for each in decisions(desk)[len(late) :])
+    desk.session.close()
+
+
+def ends_early():
+    """Number of the last bar of a session whose flat bar is missing."""
+    times = [each["time"] for each in messages()]
+    return next(
+        at
+        for at in count(3)
+        if times[at + 1] - times[at] > 9 * HOUR and at_close(at) % 86_400 < 18 * HOUR
+    )
+
+
+def test_a_timer_and_a_later_bar_end_a_session_alike(tmp_path):
+    at, found = ends_early(), []
+    for timed in (False, True):
+        desk = Desk(tmp_path / str(timed))
+        desk.good(*range(at + 1))
+        before = desk.engine.sessions
+        if timed:
+            desk.take(None, messages()[at + 1]["time"])
+            assert desk.engine.sessions == before + 1
+            assert not desk.engine.open
+            time = messages()[at]["time"] + HOUR
+            desk.take(line(at, time=time), messages()[at + 1]["time"])
+            assert desk.engine.faults == {"late": 1}
+        desk.good(at + 1)
+        assert desk.engine.sessions == before + 1
+        found.append(desk.engine.now.equity)
+        desk.session.close()
+    assert found[0] == found[1]
+
+
+def damage(rng, at):
+    """A message as a bad feed may send it."""
+    kind = rng.choice([*FAULTY, "key", "cut", "noise", "good"])
+    if kind in FAULTY and kind != "calendar":
+        return faulty(kind, at)
+    text = line(at)
+    if kind == "key":
+        key = rng.choice([*messages()[at]])
+        value = rng.choice([None, "", "x", -1, 0, 1e308, [], {}, True, "NaN", 10**25, "1e9999"])
+        return line(at, **{key: value}) if value is not None else line(at, **{key: None})
+    if kind == "cut":
+        return text[: rng.randrange(len(text))]
+    if kind == "noise":
+        place = rng.randrange(len(text))
+        return text[:place] + chr(rng.randrange(1, 0x2FFF)) + text[place + 1 :]
+    return text
+
+
+def play(folder, faults, seed=0):
+    """Random faults and silences between the bars: nothing crashes, and no entry is on stale data."""
+    rng, desk, at, sent = random.Random(seed), Desk(folder), 3, 0
+    desk.good(0, 1, 2)
+    while sent < faults and at < len(messages()):
+        for _ in range(rng.randrange(12)):
+            sent += 1
+            late = rng.choice([0, 0, 5, HOUR, 2 * HOUR, 9 * HOUR, -HOUR])
+            desk.take(rng.choice([None, damage(rng, at)]), at_close(at) + late)
+        if messages()[at]["time"] > int(desk.engine.stream.rows.bar.time[0]):
+            desk.take(line(at), at_close(at) + rng.choice([0, 0, 0, 3 * HOUR]))
+        at += 1
+    opened, age, held = 0, 0.0, 0
+    for each in recorded(folder):
+        if each["kind"] == "bar":
+            age = (each["now"] - each["bar"]["time"] - HOUR) / HOUR
+        if each["kind"] == "decision" and each["quantity"] and each["quantity"] * held <= 0:
+            opened += 1
+            assert age < 2
+        held = each.get("held", held)
+    desk.session.close()
+    begin(NAME, folder, None, short(NAME), clock=desk.clock).close()  # and all of it runs again
+    return sent, opened
+
+
+def test_random_faults(tmp_path):
+    sent, opened = play(tmp_path, 300)
+    assert sent >= 300
+    assert opened > 3
+
+
+# --- where bars come from
+
+
+def test_lines_of_a_pipe_and_of_a_web_socket_arrive():
+    websockets = pytest.importorskip("websockets.sync.server")
+    code = "from jaxtrade.paper.feed import live\nfor x in live('-', 9.0): print(x.strip())"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        input='{"a": 1}\nb\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.splitlines() == ['{"a": 1}', "b"]
+
+    def serve(connection):
+        for each in ("one", "two"):
+            connection.send(each)
+
+    with websockets.serve(serve, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.socket.getsockname()[1]
+        got = [each for each in live(f"ws://127.0.0.1:{port}", 5.0) if each is not None]
+        server.shutdown()
+    assert got == ["one", "two"]
+
+
+def test_a_feed_that_is_none_is_refused(monkeypatch):
+    with refused("ws://", kind=ConfigError):
+        next(live("nothing.csv"))
+    with refused("cannot connect", kind=ConfigError):
+        next(live("ws://127.0.0.1:9"))
+    monkeypatch.setitem(sys.modules, "websockets.sync.client", None)
+    with refused("jaxtrade[paper]", kind=ConfigError):
+        next(live("ws://127.0.0.1:9"))
+
+
+def test_a_file_of_lines_begins_with_its_first_bar(tmp_path):
+    path = tmp_path / "bars.jsonl"
+    path.write_text("\n".join(["nothing", line(0), line(1)]))
+    found = open_feed(str(path), world(NAME).config)
+    assert found == Source(["nothing", line(0), line(1)], messages()[0]["time"])
+
+
+if __name__ == "__main__":
+    total = opened = 0
+    for seed in count():
+        with tempfile.TemporaryDirectory() as place:
+            sent, entries = play(Path(place), 900, seed)
+            total, opened = total + sent, opened + entries
+        if total >= int(sys.argv[1]):
+            break
+    print(f"{total} faults, {opened} entries, {seed + 1} sessions of {JOURNAL}")
