@@ -24,6 +24,9 @@ PAPER = (
         (default: default)
     --history FILE  the bars before the feed (default: the run's own bars)
     --rails FILE  YAML of limits beside the account's rules (docs/deploy.md)
+    --engine {nautilus}  compare every fill with NautilusTrader's simulated exchange
+    --sink ninjatrader:DIR  write the orders as files for NinjaTrader, DIR being its folder with
+        incoming and outgoing; the rails name the account (docs/deploy.md)
     --flatten  tell the session that trades to close its position and to stop
     --symbol SYMBOL  which symbol, of a run with several
     --seed SEED : int  which policy, of a run with several
@@ -64,6 +67,8 @@ def run(args: Namespace) -> int:
         seed=args.seed,
         agent=args.agent,
         set=args.overrides,
+        engine=args.engine,
+        sink=args.sink,
     )
     if args.json:
         print(json.dumps(found, allow_nan=False))
@@ -72,8 +77,8 @@ def run(args: Namespace) -> int:
     show(
         f"{found['symbol']}: {', '.join(counts)}; account {found['account']}, equity {money(found['equity'])}"
     )
-    for name in ("faults", "rails"):
-        if found[name]:
+    for name in ("faults", "rails", "engine"):
+        if found.get(name):
             show(f"{name}: {', '.join(f'{key} {count:,}' for key, count in found[name].items())}")
     if found["position"]:
         say(f"note: {found['position']:+d} contracts are held; the same command goes on with them")

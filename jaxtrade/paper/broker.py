@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from jaxtrade.env.state import KEEP_STOP, EnvParams, EnvState, Event, ExitReason, Order
+from jaxtrade.data.bars import Bars
+from jaxtrade.env.state import (
+    KEEP_STOP,
+    EnvParams,
+    EnvState,
+    Event,
+    ExitReason,
+    Order,
+    Position,
+)
 from jaxtrade.errors import JaxtradeError
 from jaxtrade.stream.live import Stream
 
@@ -23,12 +32,14 @@ class Intent(NamedTuple):
     time: UTC seconds of the bar at whose close it was decided.
     quantity: the wanted position, signed contracts.
     order: of `env.decode`; the bracket and the moves of a stop.
+    close: of that bar, ticks.
     """
 
     id: str
     time: int
     quantity: int
     order: Order
+    close: int
 
 
 class Fill(NamedTuple):
@@ -71,6 +82,31 @@ class Broker(Protocol):
 
     def close(self) -> None:
         """End, and leave orders and position as they are."""
+        ...
+
+
+class Moved(NamedTuple):
+    """A bar that has been traded.
+
+    bar: of length 1. order: filled in it. before, after: the position. fills: ours, in time order.
+    """
+
+    bar: Bars
+    order: Order
+    before: Position
+    after: Position
+    fills: list[Fill]
+
+
+class Sink(Broker, Protocol):
+    """A broker beside the simulated one, whose account counts."""
+
+    def follow(self, moved: Moved) -> None:
+        """Take a bar that has been traded.
+
+        The bars before `connect` are those of a journal that is run again. A bar that turns out to
+        be the last of its session comes again.
+        """
         ...
 
 

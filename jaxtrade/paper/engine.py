@@ -26,7 +26,7 @@ from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState, Event, O
 from jaxtrade.evaluation.backtest import counts_money_per_session
 from jaxtrade.evaluation.side_by_side import RULE_ENDS, WIDTH
 from jaxtrade.formatting import iso, money
-from jaxtrade.paper.broker import Broker, HaltError, Intent, SimulatedBroker, changes
+from jaxtrade.paper.broker import Fill, HaltError, Intent, Moved, SimulatedBroker, Sink, changes
 from jaxtrade.paper.feed import to_message
 from jaxtrade.paper.journal import PaperJournal
 from jaxtrade.paper.rails import Facts, PaperConfig, limit
@@ -96,7 +96,7 @@ class Engine:
         journal: PaperJournal,
         config: PaperConfig,
         key: str = "",
-        sinks: Sequence[Broker] = (),
+        sinks: Sequence[Sink] = (),
         say: Say = lambda line: None,
         fail: Callable[[str], object] = lambda place: None,
     ) -> None:
@@ -112,6 +112,7 @@ class Engine:
         self.last: Intent | None = None
         self._orders: list[int] = []  # times of the last intents
         self._fills = 0  # of the newest bar
+        self._bar = stream.rows.bar  # the newest that has been traded
 
     @property
     def open(self) -> bool:
@@ -139,7 +140,7 @@ class Engine:
             flat = order.replace(quantity=np.int32(0))
             self.now = self.now._replace(order=flat)
             time = int(self.stream.rows.bar.time[0])
-            self._send(Intent(self._name(1), time, 0, flat), None, known)
+            self._send(Intent(self._name(1), time, 0, flat, 0), None, known)
 
     def begin(self, rails: Mapping[str, Any], now: int | None) -> None:
         """Take rails, and lift a kill."""
@@ -221,7 +222,7 @@ class Engine:
         self.fail("opened")
 
     def _step(self, flat: bool) -> None:
-        self.before, self._fills = self.now, 0
+        self.before, self._fills, self._bar = self.now, 0, self.stream.rows.bar
         self.now = self._move(self.before, self.stream.params)
         self.fail("stepped")
         self._book()
@@ -244,7 +245,8 @@ class Engine:
     def _book(self) -> None:
         """Record the fills of the newest bar, and the account after it."""
         now, contract = self.now, self.stream.contract
-        fills = self.broker.poll()
+        fills = list(self.broker.poll())
+        self._follow(self.before, fills)
         self.journal.add("step", fills=list(map(list, fills)), equity=now.equity, held=now.held)
         self.fail("step")
         if new := fills[self._fills :]:  # of a step that is made again, those before are known
@@ -260,9 +262,17 @@ class Engine:
         """The equity, start balance included."""
         return (float(self.stream.params.account.start_balance) + self.now.equity) / 1000
 
+    def _follow(self, before: Standing, fills: list[Fill]) -> None:
+        """Show the sinks the newest bar that was traded."""
+        at = before.order, before.state.position, self.now.state.position
+        for sink in self.sinks:
+            sink.follow(Moved(self._bar, *at, fills))  # type: ignore[arg-type]
+
     def _end(self, params: EnvParams, complete: bool) -> None:
         """Make the step into the newest bar of `params` again, now as the last of its session."""
         if self.before.order is None:  # its first decision is void, and so is the session
+            self._bar = self.stream.rows.bar
+            self._follow(self.now, [])  # an order on its way is taken back
             self.now = self.before
             self.journal.add("void")
             return
@@ -309,7 +319,7 @@ class Engine:
         tally = at.tally._replace(decisions=at.tally.decisions + 1)
         self.now = at._replace(order=order, memory=stream.carry, tally=tally)
         if name:
-            self._send(Intent(name, time, quantity, order), now, known)
+            self._send(Intent(name, time, quantity, order, int(row.bar.close[0])), now, known)
 
     def _name(self, number: int) -> str:
         """Name an order of the newest bar, the same whenever it is made again."""

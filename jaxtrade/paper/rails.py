@@ -16,7 +16,7 @@ from jaxtrade.config.base import Section
 from jaxtrade.config.load import read_values, validate
 from jaxtrade.errors import ConfigError
 
-SIMULATED = "simulated"
+SIMULATED, NINJATRADER = "simulated", "ninjatrader"
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -32,6 +32,7 @@ class PaperConfig(Section, frozen=True):
     flat_seconds: how long after the flat time its bar is waited for.
     broker: where orders go. Any but `simulated` needs accounts, their names written in full, and
         simulation: true.
+    instrument: its name at the broker.
     """
 
     max_position: Count | None = None
@@ -49,6 +50,7 @@ class PaperConfig(Section, frozen=True):
     broker: str = SIMULATED
     accounts: tuple[str, ...] = Field(default=(), strict=False)
     simulation: bool = False
+    instrument: str = ""
 
 
 def read_paper(path: Path | str | None) -> PaperConfig:
@@ -68,7 +70,10 @@ def read_paper(path: Path | str | None) -> PaperConfig:
                 f"{name}: broker = {config.broker}: orders would leave this process; name each account in "
                 "full (accounts: [NAME]) and say simulation: true, or drop broker"
             )
-        raise ConfigError(f"{name}: broker = {config.broker}: unknown; this version has simulated")
+        if config.broker != NINJATRADER:
+            raise ConfigError(
+                f"{name}: broker = {config.broker}: unknown; expected {SIMULATED} or {NINJATRADER}"
+            )
     return config
 
 

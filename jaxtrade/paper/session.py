@@ -14,16 +14,20 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import Bars
+from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError, RunLockedError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.formatting import iso
-from jaxtrade.paper.broker import Broker, HaltError
+from jaxtrade.paper.broker import HaltError, Sink
 from jaxtrade.paper.engine import Engine, Say
 from jaxtrade.paper.feed import Message, RefusedError, bars_messages, check, is_live, live, parse
 from jaxtrade.paper.journal import FORMAT, PaperJournal
-from jaxtrade.paper.rails import PaperConfig
+from jaxtrade.paper.nautilus import NautilusBroker
+from jaxtrade.paper.ninjatrader import NOTE, NinjaTraderFiles
+from jaxtrade.paper.rails import NINJATRADER, SIMULATED, PaperConfig
 from jaxtrade.runs.decide import choose_policy, read_bar, read_bars, read_time
+from jaxtrade.runs.distributed import say as warn
 from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.stream.live import Stream
@@ -91,7 +95,7 @@ class Session:
         history: Bars,
         rails: PaperConfig,
         clock: Clock = None,
-        sinks: Sequence[Broker] = (),
+        sinks: Sequence[Sink] = (),
         say: Say = lambda line: None,
         fail: Callable[[str], object] = lambda place: None,
     ) -> None:
@@ -120,6 +124,8 @@ class Session:
     def take(self, item: Item) -> None:
         """Take what a feed gives."""
         engine, now = self.engine, self.clock and self.clock()
+        for sink in engine.sinks:
+            sink.poll()
         if not engine.killed and (self.stopping or (self.folder / KILL).exists()):
             engine.kill(self.stopping or KILL)
         if item is None:
@@ -258,17 +264,22 @@ def trade_run(
     seed: int | None = None,
     agent: int | None = None,
     set: Sequence[str] = (),
+    engine: str | None = None,
+    sink: str | None = None,
 ) -> dict[str, Any]:
     """Trade a run's policy on paper (`jaxtrade paper`), and return the summary.
 
     history: a file of the bars before; None: the run's own. Those of a feed that is a file begin
-    where the history ends. Raises as `jaxtrade.runs.decide.open_stream`, `open_feed` and `Session`.
+    where the history ends.
+    engine, sink: of `open_sinks`.
+    Raises as `jaxtrade.runs.decide.open_stream`, `open_feed` and `Session`.
     """
     if not name or Path(name).name != name:
         raise ConfigError(f"--name {name}: expected the name of a folder, without /")
     config, policy = choose_policy(run, symbol, seed, agent)
     source = open_feed(feed, config, set)
     bars = cut(read_bars(config, history, set), None if source.first is None else source.first - 1)
+    sinks = open_sinks(engine, sink, rails, bars.contract.under(config), config.env.intrabar)
     session = Session(
         session_folder(run, name),
         config,
@@ -276,12 +287,33 @@ def trade_run(
         bars,
         rails,
         clock if is_live(feed) else None,
-        say=say,
+        sinks,
+        say,
     )
     try:
-        return session.trade(source)
+        found = session.trade(source)
+        counts = [sink.counts() for sink in sinks if isinstance(sink, NautilusBroker)]
+        return found | ({"engine": counts[0]} if counts else {})
     finally:
         session.close()
+
+
+def open_sinks(
+    engine: str | None, sink: str | None, rails: PaperConfig, contract: Contract, intrabar: str
+) -> list[Sink]:
+    """Return what `--engine` and `--sink KIND:DIR` name. Raises ConfigError."""
+    found: list[Sink] = []
+    if engine:
+        found.append(NautilusBroker(contract.slippage_ticks, intrabar))
+    kind, _, folder = (sink or "").partition(":")
+    if sink and not (kind == NINJATRADER and folder):
+        raise ConfigError(f"--sink {sink}: expected {NINJATRADER}:DIR")
+    if sink:
+        found.append(NinjaTraderFiles(Path(folder), rails, contract))
+        warn(NOTE)
+    elif rails.broker != SIMULATED:
+        raise ConfigError(f"--rails: broker = {rails.broker} needs --sink {rails.broker}:DIR")
+    return found
 
 
 def flatten(run: Path, name: str) -> Path:

@@ -46,6 +46,9 @@ class FileBroker:
 
     close = poll = connect
 
+    def follow(self, moved):
+        pass
+
     def submit(self, intents):
         with self.file.open("a") as file:
             file.writelines(f"{intent.id} {intent.time} {intent.quantity}\n" for intent in intents)
