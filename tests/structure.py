@@ -46,8 +46,9 @@ ROOMS = {
     "watching": (10, 6, "the live page"),
     "export": (10, 7, "NumPy, ONNX, StableHLO"),
     "paper": (10, 8, "trading on paper"),
-    "cli": (11, 1, "the command line"),
-    "__main__": (12, 1, "the process"),
+    "certify": (11, 1, "one policy, every path"),
+    "cli": (12, 1, "the command line"),
+    "__main__": (13, 1, "the process"),
 }
 
 

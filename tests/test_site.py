@@ -85,7 +85,10 @@ def commands(page):
         + re.findall(r"bin/(jaxtrade [^\n&]+)", text)
         + re.findall(r"^(jaxtrade [^#\n]+)", shell, re.MULTILINE)
     )
-    plain = {re.sub(r"[\[\]]|\.\.\.", "", command.partition(" > ")[0]).strip() for command in found}
+    plain = {
+        re.sub(r"[\[\]{}]|\.\.\.|\\?\|\w+", "", command.partition(" > ")[0]).strip()
+        for command in found
+    }
     return {each.replace("SHELL", "bash").replace("WHAT", "markets") for each in plain - GROUPS}
 
 

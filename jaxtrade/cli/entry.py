@@ -20,6 +20,7 @@ from types import ModuleType
 from jaxtrade import interrupt
 from jaxtrade.cli import (
     advise,
+    certify,
     config_command,
     decide,
     init,
@@ -71,6 +72,7 @@ PLACES = pairs(
     ablate  --out
     report  --out
     export  --out
+    certify  --out
     init  --out
     """
 )
@@ -292,6 +294,7 @@ COMMANDS = {
     "replay": _replay,
     "decide": decide.run,
     "paper": paper.run,
+    "certify": certify.run,
     "bench": _bench,
     "doctor": _doctor,
     "init": init.run,

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from jaxtrade.cli import (
     advise,
+    certify,
     config_command,
     decide,
     init,
@@ -107,6 +108,7 @@ OF_RUNS = (
     "replay",
     "decide",
     "paper",
+    "certify",
     "runs",
     "compare",
     "watch",
@@ -117,7 +119,7 @@ GROUPS = {
     "data": ("init", "data"),
     "advisor": ("advise", "ablate"),
     "evaluate": ("evaluate", "replay", "runs", "compare", "report", "watch"),
-    "deploy": ("export", "decide", "paper"),
+    "deploy": ("export", "decide", "paper", "certify"),
     "tools": ("menu", "list", "config", "doctor", "bench", "completion"),
 }
 EPILOG = """most used:
@@ -386,6 +388,7 @@ COMMANDS = {
     "replay": REPLAY,
     "decide": decide.DECIDE,
     "paper": paper.PAPER,
+    "certify": certify.CERTIFY,
     "runs": runs.RUNS,
     "compare": runs.COMPARE,
     "watch": runs.WATCH,

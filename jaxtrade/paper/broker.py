@@ -42,7 +42,7 @@ class Intent(NamedTuple):
     close: int
 
 
-class Fill(NamedTuple):
+class BrokerFill(NamedTuple):
     """A fill: contracts bought (or sold, negative), price in ticks, and why."""
 
     quantity: int
@@ -50,7 +50,7 @@ class Fill(NamedTuple):
     why: str
 
 
-class Snapshot(NamedTuple):
+class BrokerState(NamedTuple):
     """What a broker reports: the position, signed contracts, and the ids of all orders it knows."""
 
     quantity: int
@@ -72,11 +72,11 @@ class Broker(Protocol):
         """Send orders."""
         ...
 
-    def poll(self) -> Sequence[Fill]:
+    def poll(self) -> Sequence[BrokerFill]:
         """Return the fills since the last call."""
         ...
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> BrokerState:
         """Return what is held and known."""
         ...
 
@@ -85,7 +85,7 @@ class Broker(Protocol):
         ...
 
 
-class Moved(NamedTuple):
+class TradedBar(NamedTuple):
     """A bar that has been traded.
 
     bar: of length 1. order: filled in it. before, after: the position. fills: ours, in time order.
@@ -95,13 +95,13 @@ class Moved(NamedTuple):
     order: Order
     before: Position
     after: Position
-    fills: list[Fill]
+    fills: list[BrokerFill]
 
 
 class Sink(Broker, Protocol):
     """A broker beside the simulated one, whose account counts."""
 
-    def follow(self, moved: Moved) -> None:
+    def follow(self, moved: TradedBar) -> None:
         """Take a bar that has been traded.
 
         The bars before `connect` are those of a journal that is run again. A bar that turns out to
@@ -114,7 +114,12 @@ class SimulatedBroker:
     """The environment's `transition` as a broker. It needs no connection."""
 
     def __init__(self, stream: Stream) -> None:
-        self.stream, self._held, self._orders, self._fills = stream, 0, set[str](), list[Fill]()
+        self.stream, self._held, self._orders, self._fills = (
+            stream,
+            0,
+            set[str](),
+            list[BrokerFill](),
+        )
 
     def connect(self) -> None:
         """Do nothing."""
@@ -128,17 +133,17 @@ class SimulatedBroker:
                 raise HaltError(f"order {intent.id} was sent twice")
             self._orders.add(intent.id)
 
-    def poll(self) -> Sequence[Fill]:
+    def poll(self) -> Sequence[BrokerFill]:
         """Return the fills of the newest step."""
         found, self._fills = self._fills, []
         return found
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> BrokerState:
         """Return the position after the newest step."""
-        return Snapshot(self._held, frozenset(self._orders))
+        return BrokerState(self._held, frozenset(self._orders))
 
     def step(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
-        """Fill an order in the newest bar of `params`, in place of an earlier step into it."""
+        """BrokerFill an order in the newest bar of `params`, in place of an earlier step into it."""
         now, self.stream.params = self.stream.params, params
         moved, event = self.stream.step(state, order)
         self.stream.params = now
@@ -146,7 +151,7 @@ class SimulatedBroker:
         return moved, event
 
 
-def fills_of(event: Event) -> list[Fill]:
+def fills_of(event: Event) -> list[BrokerFill]:
     """List the fills of a bar in time order."""
     reason = ExitReason(int(event.exit_reason)).name.lower()
     legs: list[tuple[Any, Any, str]] = [
@@ -154,7 +159,7 @@ def fills_of(event: Event) -> list[Fill]:
         (event.entry_quantity, event.entry_price, "entry"),
         (-event.exit_quantity, event.exit_price, reason),
     ]
-    return [Fill(int(count), int(price), why) for count, price, why in legs if int(count)]
+    return [BrokerFill(int(count), int(price), why) for count, price, why in legs if int(count)]
 
 
 def changes(order: Order, held: int) -> bool:

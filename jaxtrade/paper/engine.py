@@ -26,7 +26,15 @@ from jaxtrade.env.state import Account, EndReason, EnvParams, EnvState, Event, O
 from jaxtrade.evaluation.backtest import counts_money_per_session
 from jaxtrade.evaluation.side_by_side import RULE_ENDS, WIDTH
 from jaxtrade.formatting import iso, money
-from jaxtrade.paper.broker import Fill, HaltError, Intent, Moved, SimulatedBroker, Sink, changes
+from jaxtrade.paper.broker import (
+    BrokerFill,
+    HaltError,
+    Intent,
+    SimulatedBroker,
+    Sink,
+    TradedBar,
+    changes,
+)
 from jaxtrade.paper.feed import to_message
 from jaxtrade.paper.journal import PaperJournal
 from jaxtrade.paper.rails import Facts, PaperConfig, limit
@@ -38,7 +46,7 @@ MINUTE = 60
 Say = Callable[[str], object]
 
 
-class Tally(NamedTuple):
+class TradeCounts(NamedTuple):
     """What the rails and the summary count.
 
     trades: closed. today: entries of this trade date. flat_balance: mills when last flat.
@@ -68,7 +76,7 @@ class Standing(NamedTuple):
     number: int = 0
     base: int = 0
     memory: PyTree = None
-    tally: Tally = Tally()
+    tally: TradeCounts = TradeCounts()
 
     @property
     def held(self) -> int:
@@ -230,7 +238,7 @@ class Engine:
             self._close_session()
 
     def _move(self, at: Standing, params: EnvParams) -> Standing:
-        """Fill the order of a standing in the newest bar of `params`."""
+        """BrokerFill the order of a standing in the newest bar of `params`."""
         assert at.order is not None
         state, event = self.broker.step(at.state, at.order, params)
         reason = int(_reason(state, params))
@@ -262,11 +270,11 @@ class Engine:
         """The equity, start balance included."""
         return (float(self.stream.params.account.start_balance) + self.now.equity) / 1000
 
-    def _follow(self, before: Standing, fills: list[Fill]) -> None:
+    def _follow(self, before: Standing, fills: list[BrokerFill]) -> None:
         """Show the sinks the newest bar that was traded."""
         at = before.order, before.state.position, self.now.state.position
         for sink in self.sinks:
-            sink.follow(Moved(self._bar, *at, fills))  # type: ignore[arg-type]
+            sink.follow(TradedBar(self._bar, *at, fills))  # type: ignore[arg-type]
 
     def _end(self, params: EnvParams, complete: bool) -> None:
         """Make the step into the newest bar of `params` again, now as the last of its session."""
@@ -376,7 +384,7 @@ class Engine:
         }
 
 
-def _count(tally: Tally, state: EnvState, event: Event) -> Tally:
+def _count(tally: TradeCounts, state: EnvState, event: Event) -> TradeCounts:
     """Count a step."""
 
     def later(bars: int | None) -> int | None:

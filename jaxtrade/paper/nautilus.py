@@ -21,7 +21,7 @@ from typing import Any
 
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.errors import ConfigError
-from jaxtrade.paper.broker import Fill, HaltError, Intent, Moved, Snapshot
+from jaxtrade.paper.broker import BrokerFill, BrokerState, HaltError, Intent, TradedBar
 
 GAP, CHILD = ("target", "limit"), Path(__file__).with_name("nautilus_child.py")
 FORCED = ("flat", "end_of_data")
@@ -33,7 +33,7 @@ DIFFERENCES = {
 }
 
 
-def step_of(moved: Moved, slippage: int, nearer_extreme: bool, again: bool) -> dict[str, Any]:
+def step_of(moved: TradedBar, slippage: int, nearer_extreme: bool, again: bool) -> dict[str, Any]:
     """Describe a bar and its orders for the child.
 
     again: the bar has been played, and now turns out to be the last of its session.
@@ -61,10 +61,12 @@ def step_of(moved: Moved, slippage: int, nearer_extreme: bool, again: bool) -> d
     }
 
 
-def differences(ours: Sequence[Fill], theirs: Sequence[Fill], intrabar: str) -> list[str]:
+def differences(
+    ours: Sequence[BrokerFill], theirs: Sequence[BrokerFill], intrabar: str
+) -> list[str]:
     """Return how the fills of a bar differ, a kind of `DIFFERENCES` for each."""
 
-    def kind(mine: Fill | None, other: Fill | None) -> str:
+    def kind(mine: BrokerFill | None, other: BrokerFill | None) -> str:
         gap = mine and other and mine[0] == other[0] and (mine.why, other.why) == GAP
         return "target_gap" if gap else "order_in_bar" if intrabar == "path" else "other"
 
@@ -89,7 +91,7 @@ class NautilusBroker:
             )
         self.slippage, self.intrabar = slippage, intrabar
         self.found = dict[int, tuple[int, list[str]]]()
-        self._fills, self._time, self._known = list[Fill](), 0, Snapshot(0, frozenset())
+        self._fills, self._time, self._known = list[BrokerFill](), 0, BrokerState(0, frozenset())
         command = [sys.executable, "-P", str(CHILD), str(slippage)]
         pipe = subprocess.PIPE
         self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
@@ -102,7 +104,7 @@ class NautilusBroker:
         orders = self._known.orders | {intent.id for intent in intents}
         self._known = self._known._replace(orders=orders)
 
-    def follow(self, moved: Moved) -> None:
+    def follow(self, moved: TradedBar) -> None:
         """Play a bar. Raises HaltError if the process has ended."""
         into, out = self._child.stdin, self._child.stdout
         assert into and out  # noqa: PT018
@@ -112,7 +114,7 @@ class NautilusBroker:
         print(json.dumps(step), file=into, flush=True)
         if not (line := out.readline()):
             raise HaltError("the process of NautilusTrader has ended; see what it printed")
-        new = [Fill(*fill) for fill in json.loads(line)]
+        new = [BrokerFill(*fill) for fill in json.loads(line)]
         self._fills = self._fills + new if again else new
         held = self._known.quantity + sum(fill.quantity for fill in new)
         self._known = self._known._replace(quantity=held)
@@ -124,11 +126,11 @@ class NautilusBroker:
         kinds = Counter(kind for _, kinds in self.found.values() for kind in kinds)
         return {"fills": sum(fills for fills, _ in self.found.values()), **kinds}
 
-    def poll(self) -> Sequence[Fill]:
+    def poll(self) -> Sequence[BrokerFill]:
         """Return the fills of the newest bar."""
         return self._fills
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> BrokerState:
         """Return what the exchange holds."""
         return self._known
 
@@ -137,7 +139,7 @@ class NautilusBroker:
         self._child.communicate()
 
 
-def replay(moves: Iterable[Moved], slippage: int, intrabar: str) -> list[list[Fill]]:
+def replay(moves: Iterable[TradedBar], slippage: int, intrabar: str) -> list[list[BrokerFill]]:
     """Return the fills of each bar in NautilusTrader's simulated exchange, flat before the first.
 
     A bar that comes again has its earlier fills as well. Raises as `NautilusBroker`.

@@ -95,7 +95,7 @@ class Trader(Strategy):
                 self.send(-self.held, "limit", base + sign * target)
 
 
-class Exchange:
+class NautilusMarket:
     """The engine, with one market and one trader. slippage: ticks."""
 
     def __init__(self, slippage):
@@ -180,6 +180,6 @@ def price(tick):
 
 
 if __name__ == "__main__":
-    exchange = Exchange(int(sys.argv[1]))
+    exchange = NautilusMarket(int(sys.argv[1]))
     for line in sys.stdin:
         print(json.dumps(exchange.play(json.loads(line))), flush=True)

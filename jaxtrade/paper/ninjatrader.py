@@ -19,7 +19,7 @@ from typing import Any
 from jaxtrade.data.contracts import Contract
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.errors import ConfigError
-from jaxtrade.paper.broker import Fill, HaltError, Intent, Moved, Snapshot
+from jaxtrade.paper.broker import BrokerFill, BrokerState, HaltError, Intent, TradedBar
 from jaxtrade.paper.rails import NINJATRADER, PaperConfig
 from jaxtrade.storage import digests
 
@@ -95,7 +95,7 @@ class NinjaTraderFiles:
                     lines.append(self._place(-wanted, intent.id + "s", **stop))
             self._write(intent.id, lines)
 
-    def follow(self, moved: Moved) -> None:
+    def follow(self, moved: TradedBar) -> None:
         """Move a stop that trails, and leave where our account is flat."""
         known, stop = self._position, int(moved.after.stop)
         if not known:
@@ -106,7 +106,7 @@ class NinjaTraderFiles:
         elif stop != int(moved.before.stop) and int(moved.before.quantity) and abs(stop) < NO_LEVEL:
             self._write(f"{known['id']}s{stop}", [self._moved(stop)])
 
-    def poll(self) -> Sequence[Fill]:
+    def poll(self) -> Sequence[BrokerFill]:
         """Once an entry is filled, move its stop and place its target around the fill."""
         known = self._position
         name = known.get("id", "")
@@ -125,15 +125,15 @@ class NinjaTraderFiles:
             limit = {"type": "LIMIT", "limit": self._price(fill + side * target), "oco": name}
             lines.append(self._place(-quantity, name + "t", **limit))
         self._write(name + "b", lines)
-        return [Fill(quantity, fill, "entry")]
+        return [BrokerFill(quantity, fill, "entry")]
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> BrokerState:
         """Return the position that NinjaTrader reports, 0 without a report, and what was sent."""
         account, instrument = self._market["account"], self._market["instrument"]
         found = self._read(f"{instrument}*_{account}_Position.txt")
         quantity = {"LONG": 1, "SHORT": -1}.get(found[0], 0) and int(found[1])
         orders = frozenset(path.stem for path in self.sent.glob("*.txt"))
-        return Snapshot(-quantity if found[0] == "SHORT" else quantity, orders)
+        return BrokerState(-quantity if found[0] == "SHORT" else quantity, orders)
 
     def close(self) -> None:
         """Leave orders and position as they are."""

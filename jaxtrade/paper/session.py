@@ -44,7 +44,7 @@ def session_folder(run: Path, name: str) -> Path:
     return run / "paper" / name
 
 
-class Source(NamedTuple):
+class OpenFeed(NamedTuple):
     """A feed that is open.
 
     items: lines or messages; None where a live feed is silent.
@@ -55,18 +55,18 @@ class Source(NamedTuple):
     first: int | None
 
 
-def open_feed(source: str, config: RunConfig, overrides: Sequence[str] = ()) -> Source:
+def open_feed(source: str, config: RunConfig, overrides: Sequence[str] = ()) -> OpenFeed:
     """Open `--feed`: a file of bars, a file of JSON lines, `-` or ws://HOST:PORT.
 
     Raises ConfigError, and DataError for a file that cannot be read.
     """
     if is_live(source):
-        return Source(live(source), None)
+        return OpenFeed(live(source), None)
     if Path(source).suffix not in LINES:
         bars = read_bars(config, source, overrides)
-        return Source(bars_messages(bars), int(bars.time[0]))
+        return OpenFeed(bars_messages(bars), int(bars.time[0]))
     lines = Path(source).read_text(encoding="utf-8", errors="replace").splitlines()
-    return Source(lines, next(filter(None, map(time_of, lines)), None))
+    return OpenFeed(lines, next(filter(None, map(time_of, lines)), None))
 
 
 def time_of(item: Item) -> int | None:
@@ -145,7 +145,7 @@ class Session:
         if now is not None:
             self.save("running")
 
-    def trade(self, source: Source) -> dict[str, Any]:
+    def trade(self, source: OpenFeed) -> dict[str, Any]:
         """Trade on a feed to its end, or until it is stopped and flat. Returns the summary."""
         engine, newest = self.engine, 0
         if self.resumed and source.first is not None:  # a file begins with what is known

@@ -157,12 +157,17 @@ def _find_roots(name: str) -> tuple[Path, ...]:
 
 def _entry(roots: Sequence[Path]) -> str:
     """Return the resolved places of a module, and the sha256 of all Python files there."""
+    return " ".join([*map(str, roots), digest_code(*roots)])
+
+
+def digest_code(*roots: Path) -> str:
+    """Return the sha256 (hex) of all Python files in folders, and of files."""
     digest = hashlib.sha256()
     for root in roots:
         for part in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
             digest.update(f"{part.relative_to(root.parent).as_posix()}\0".encode())
             digest.update(hashlib.sha256(part.read_bytes()).digest())
-    return " ".join([*map(str, roots), digest.hexdigest()])
+    return digest.hexdigest()
 
 
 def _read_known(path: Path) -> dict[str, None]:

@@ -1,5 +1,5 @@
 """faults.yaml describes every fault and names tests that are there, for every fault and every
-invariant of docs/ablation.md.
+invariant of docs/advisor.md.
 """
 
 import ast
@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 HERE = Path(__file__).parent
-PAGE = (HERE.parents[1] / "docs" / "ablation.md").read_text(encoding="utf-8")
+PAGE = (HERE.parents[1] / "docs" / "advisor.md").read_text(encoding="utf-8")
 TEXT = (HERE / "faults.yaml").read_text(encoding="utf-8")
 TESTS = yaml.safe_load(TEXT)
 

@@ -10,7 +10,7 @@ from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_env, make_params
 from jaxtrade.evaluation.record import decision_bars
-from jaxtrade.paper.broker import Moved, fills_of
+from jaxtrade.paper.broker import TradedBar, fills_of
 
 
 def random_moves(values, seed, sessions, trade=0.5):
@@ -50,5 +50,5 @@ def random_moves(values, seed, sessions, trade=0.5):
     for i, row in enumerate(rows.tolist()):
         order, before, after, event = jax.tree.map(lambda x, i=i: x[i], found)
         bar = bars.rows(slice(row + 1, row + 2))
-        moves.append(Moved(bar, order, before, after, fills_of(event)))
+        moves.append(TradedBar(bar, order, before, after, fills_of(event)))
     return moves, int(params.contract.slippage)

@@ -16,7 +16,7 @@ from jaxtrade.data.bars import Side
 from jaxtrade.data.sources import bars_of, write_bars
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.errors import ConfigError
-from jaxtrade.paper.broker import Fill, Intent, Moved
+from jaxtrade.paper.broker import BrokerFill, Intent, TradedBar
 from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.nautilus import NautilusBroker, differences, replay
 from tests.paper.made import begin, source, world
@@ -52,43 +52,45 @@ def filled(found):
     return [[(fill.quantity, fill.price, fill.why) for fill in fills] for fills in found]
 
 
-ENTRY = Fill(1, 401, "entry")  # of one contract, one tick above an open of 400
-LONG = Moved(bar(0, (400, 402, 399, 401)), order(1, stop=5, target=8), at(), at(1, 395), [ENTRY])
+ENTRY = BrokerFill(1, 401, "entry")  # of one contract, one tick above an open of 400
+LONG = TradedBar(
+    bar(0, (400, 402, 399, 401)), order(1, stop=5, target=8), at(), at(1, 395), [ENTRY]
+)
 
 
 def then(*fills, prices, order=order(1), stop=395):  # noqa: B008
-    return Moved(bar(1, prices), order, at(1, stop), at(0 if fills else 1, stop), list(fills))
+    return TradedBar(bar(1, prices), order, at(1, stop), at(0 if fills else 1, stop), list(fills))
 
 
 CASES = {
     # a gap through the stop fills at the open, slipped; inside a bar at the level, slipped
-    "stop": (then(Fill(-1, 394, "stop"), prices=(400, 401, 390, 392)), "stop_first", []),
-    "stop_gap": (then(Fill(-1, 389, "stop"), prices=(390, 401, 390, 392)), "stop_first", []),
-    "target": (then(Fill(-1, 408, "target"), prices=(400, 408, 396, 400)), "stop_first", []),
+    "stop": (then(BrokerFill(-1, 394, "stop"), prices=(400, 401, 390, 392)), "stop_first", []),
+    "stop_gap": (then(BrokerFill(-1, 389, "stop"), prices=(390, 401, 390, 392)), "stop_first", []),
+    "target": (then(BrokerFill(-1, 408, "target"), prices=(400, 408, 396, 400)), "stop_first", []),
     "target_gap": (
-        then(Fill(-1, 412, "target"), prices=(412, 413, 411, 412)),
+        then(BrokerFill(-1, 412, "target"), prices=(412, 413, 411, 412)),
         "stop_first",
         ["target_gap"],
     ),
     # both lie in the bar
-    "both_stop": (then(Fill(-1, 394, "stop"), prices=(406, 410, 390, 392)), "stop_first", []),
-    "both_near": (then(Fill(-1, 408, "target"), prices=(406, 410, 390, 392)), "nearer_extreme", []),
-    "both_path": (then(Fill(-1, 408, "target"), prices=(406, 410, 390, 392)), "path", ["order_in_bar"]),
-    "wrong": (then(Fill(-1, 393, "stop"), prices=(400, 401, 390, 392)), "stop_first", ["other"]),
+    "both_stop": (then(BrokerFill(-1, 394, "stop"), prices=(406, 410, 390, 392)), "stop_first", []),
+    "both_near": (then(BrokerFill(-1, 408, "target"), prices=(406, 410, 390, 392)), "nearer_extreme", []),
+    "both_path": (then(BrokerFill(-1, 408, "target"), prices=(406, 410, 390, 392)), "path", ["order_in_bar"]),
+    "wrong": (then(BrokerFill(-1, 393, "stop"), prices=(400, 401, 390, 392)), "stop_first", ["other"]),
     "missing": (then(prices=(400, 401, 390, 392)), "stop_first", ["other"]),
     # the account is liquidated at 398, before its stop
     "liquidation": (
-        then(Fill(-1, 397, "liquidation"), prices=(400, 401, 390, 392)),
+        then(BrokerFill(-1, 397, "liquidation"), prices=(400, 401, 390, 392)),
         "stop_first",
         [],
     ),
     "moved": (
-        then(Fill(-1, 398, "breakeven"), prices=(400, 401, 390, 392), order=order(1, move=399)),
+        then(BrokerFill(-1, 398, "breakeven"), prices=(400, 401, 390, 392), order=order(1, move=399)),
         "stop_first",
         [],
     ),
-    "flat": (then(Fill(-1, 396, "flat"), prices=(400, 401, 396, 397)), "stop_first", []),
-    "close": (then(Fill(-1, 399, "order"), prices=(400, 401, 390, 397), order=order()), "stop_first", []),
+    "flat": (then(BrokerFill(-1, 396, "flat"), prices=(400, 401, 396, 397)), "stop_first", []),
+    "close": (then(BrokerFill(-1, 399, "order"), prices=(400, 401, 390, 397), order=order()), "stop_first", []),
 }  # fmt: skip
 
 
@@ -110,19 +112,19 @@ def test_one_exit(case, child):
 
 
 def test_a_spread_as_wide_as_the_stop_closes_the_entry_at_its_open():
-    entry = Moved(
+    entry = TradedBar(
         bar(0, (400, 404, 399, 401), (406, 410, 405, 407)),
         order(1, stop=5),
         at(),
         at(),
-        [Fill(1, 406, "entry"), Fill(-1, 400, "stop")],
+        [BrokerFill(1, 406, "entry"), BrokerFill(-1, 400, "stop")],
     )
-    short = Moved(
+    short = TradedBar(
         bar(1, (400, 401, 390, 392), (403, 404, 393, 395)),
         order(-2, stop=9, target=6),
         at(),
         at(),
-        [Fill(-2, 400, "entry"), Fill(2, 394, "target")],
+        [BrokerFill(-2, 400, "entry"), BrokerFill(2, 394, "target")],
     )
     found = replay([entry, short], 0, "stop_first")
     assert filled(found) == [
@@ -133,7 +135,7 @@ def test_a_spread_as_wide_as_the_stop_closes_the_entry_at_its_open():
 
 def test_a_bar_that_turns_out_to_be_the_last_comes_again():
     """The position leaves at its close."""
-    again = LONG._replace(fills=[ENTRY, Fill(-1, 400, "end_of_data")], after=at())
+    again = LONG._replace(fills=[ENTRY, BrokerFill(-1, 400, "end_of_data")], after=at())
     broker = NautilusBroker(1, "stop_first")
     broker.follow(LONG)  # of a journal
     broker.connect()

@@ -8,7 +8,7 @@ import pytest
 
 from jaxtrade.env.state import KEEP_STOP
 from jaxtrade.errors import ConfigError
-from jaxtrade.paper.broker import Fill, HaltError, Intent, Moved
+from jaxtrade.paper.broker import BrokerFill, HaltError, Intent, TradedBar
 from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.ninjatrader import NinjaTraderFiles
 from jaxtrade.paper.rails import PaperConfig, read_paper
@@ -101,7 +101,7 @@ def intent(name, quantity, stop=0, target=0, move=KEEP_STOP, close=8000):
 
 def moved(before, after, old=7990, new=7990):
     at = SimpleNamespace(quantity=before, stop=old), SimpleNamespace(quantity=after, stop=new)
-    return Moved(SimpleNamespace(time=np.array([60])), None, *at, [])
+    return TradedBar(SimpleNamespace(time=np.array([60])), None, *at, [])
 
 
 GOLDEN = [
@@ -126,7 +126,7 @@ def test_a_position_from_entry_to_flip(fake):
     assert made.poll() == []  # not filled yet
     lines += fake.run(2000.50)
     assert made.snapshot() == (2, {"a"})
-    assert made.poll() == [Fill(2, 8002, "entry")]
+    assert made.poll() == [BrokerFill(2, 8002, "entry")]
     assert made.poll() == []
     lines += fake.run(0)
     made.submit([intent("b", 2, move=8003)])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.errors import RunLockedError
-from jaxtrade.paper.broker import HaltError, Snapshot
+from jaxtrade.paper.broker import BrokerState, HaltError
 from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.session import JOURNAL, KILL, STATUS
 from tests.messages import refused
@@ -60,7 +60,7 @@ class FileBroker:
     def snapshot(self):
         steps = [line for line in recorded(self.folder) if line["kind"] == "step"]
         held = steps[-1]["held"] if steps else 0
-        return Snapshot(held + self.extra, frozenset(line.split()[0] for line in self.orders))
+        return BrokerState(held + self.extra, frozenset(line.split()[0] for line in self.orders))
 
 
 def recorded(folder):

@@ -159,7 +159,7 @@ def made(generator, seeds, days, of_seed, of_day, of_both):
     ],
 )
 def test_intervals_cover(seeds, days):
-    """How often 95 % intervals hold the truth: the figures of docs/ablation.md. Deflated ones
+    """How often 95 % intervals hold the truth: the figures of docs/advisor.md. Deflated ones
     nearly always do.
     """
     for varied in VARIED:

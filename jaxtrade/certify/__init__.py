@@ -1,0 +1,1 @@
+"""A policy on every path by which it can act, compared decision by decision."""
