@@ -74,12 +74,12 @@ class NinjaTraderFiles:
         Raises HaltError for an order that was sent.
         """
         for intent in intents:
-            if self._noted(intent.id).exists():
+            if self._note_of(intent.id).exists():
                 raise HaltError(f"order {intent.id} was sent twice")
             order, wanted, known = intent.order, intent.quantity, self._position
             if known and wanted * known["quantity"] > 0:
                 moves = int(order.move_stop) != KEEP_STOP
-                self._write(intent.id, [self._moved(int(order.move_stop))] if moves else [])
+                self._write(intent.id, [self._change_stop(int(order.move_stop))] if moves else [])
                 continue
             lines = []
             if known or self.snapshot().quantity:
@@ -104,13 +104,13 @@ class NinjaTraderFiles:
             self._write(known["id"] + "x", [instruction("CLOSEPOSITION", **self._market)])
             self._keep({})
         elif stop != int(moved.before.stop) and int(moved.before.quantity) and abs(stop) < NO_LEVEL:
-            self._write(f"{known['id']}s{stop}", [self._moved(stop)])
+            self._write(f"{known['id']}s{stop}", [self._change_stop(stop)])
 
     def poll(self) -> Sequence[BrokerFill]:
         """Once an entry is filled, move its stop and place its target around the fill."""
         known = self._position
         name = known.get("id", "")
-        if not known or self._noted(name + "b").exists():
+        if not known or self._note_of(name + "b").exists():
             return []
         state = self._read(f"{name}.txt")
         if state[0] in ENDED:
@@ -120,7 +120,7 @@ class NinjaTraderFiles:
             return []
         fill, quantity = round(float(state[2]) / float(self.tick)), known["quantity"]
         side, (stop, target) = _sign(quantity), known["brackets"]
-        lines = [self._moved(fill - side * stop)] if stop else []
+        lines = [self._change_stop(fill - side * stop)] if stop else []
         if target:
             limit = {"type": "LIMIT", "limit": self._price(fill + side * target), "oco": name}
             lines.append(self._place(-quantity, name + "t", **limit))
@@ -150,7 +150,7 @@ class NinjaTraderFiles:
         about = {**self._market, "action": action, "qty": abs(quantity), "tif": "DAY", "id": name}
         return instruction("PLACE", **about, **fields)
 
-    def _moved(self, level: int) -> str:
+    def _change_stop(self, level: int) -> str:
         """Return the change of the stop; 0 leaves a field as it is."""
         name = self._position["id"] + "s"
         return instruction("CHANGE", qty=0, limit=0, stop=self._price(level), id=name)
@@ -158,7 +158,7 @@ class NinjaTraderFiles:
     def _price(self, level: int) -> str:
         return f"{level * self.tick:f}"
 
-    def _noted(self, name: str) -> Path:
+    def _note_of(self, name: str) -> Path:
         return self.sent / f"{name}.txt"
 
     def _keep(self, position: dict[str, Any]) -> None:
@@ -167,10 +167,10 @@ class NinjaTraderFiles:
 
     def _write(self, name: str, lines: Sequence[str]) -> None:
         """Note the lines, then send them, once."""
-        if self._noted(name).exists():
+        if self._note_of(name).exists():
             return
         text = "".join(line + "\n" for line in lines)
-        digests.write_whole(self._noted(name), text)
+        digests.write_whole(self._note_of(name), text)
         if lines:
             waiting = self.sent / f"{name}.part"
             waiting.write_text(text)

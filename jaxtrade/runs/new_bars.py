@@ -141,9 +141,9 @@ class NewBars:
                 f"--on {self.place}: the run was trained on {', '.join(symbols_of(own))}; name {what}"
             )
         values = own.model_dump(mode="json")
-        data: dict[str, Any] = _kept(values["data"]) | {"source": "file"}
+        data: dict[str, Any] = _keys_kept(values["data"]) | {"source": "file"}
         data["folder" if several else "file"] = str(self.place)
-        data["per_market"] = {each: _kept(keys) for each, keys in data["per_market"].items()}
+        data["per_market"] = {each: _keys_kept(keys) for each, keys in data["per_market"].items()}
         values = apply_overrides(values | {"data": data}, self.overrides)
         config = make_config(values, f"--on {self.place}", stored=True)
         if not several:  # the symbols of a set stay
@@ -156,7 +156,7 @@ class NewBars:
         return config
 
 
-def _kept(data: Mapping[str, Any]) -> dict[str, Any]:
+def _keys_kept(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of `data` that do not belong to the run's own bars."""
     return {
         key: value
