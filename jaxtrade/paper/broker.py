@@ -143,7 +143,7 @@ class SimulatedBroker:
         return BrokerState(self._held, frozenset(self._orders))
 
     def step(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
-        """BrokerFill an order in the newest bar of `params`, in place of an earlier step into it."""
+        """Fill an order in the newest bar of `params`, in place of an earlier step into it."""
         now, self.stream.params = self.stream.params, params
         moved, event = self.stream.step(state, order)
         self.stream.params = now

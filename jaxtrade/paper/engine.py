@@ -238,7 +238,7 @@ class Engine:
             self._close_session()
 
     def _move(self, at: Standing, params: EnvParams) -> Standing:
-        """BrokerFill the order of a standing in the newest bar of `params`."""
+        """Fill the order of a standing in the newest bar of `params`."""
         assert at.order is not None
         state, event = self.broker.step(at.state, at.order, params)
         reason = int(_reason(state, params))
