@@ -34,6 +34,8 @@ DIGESTS = ("observation_sha256", "actions_sha256")
 ACCOUNT = ("equity", "high_water", "session_equity")
 POSITION = ("side", "entry", "quantity", "stop", "target", "trailing", "bars")
 SIDES = {"long": 1, "short": -1}
+LATEST = 1 << 33  # UTC seconds, in the year 2242
+DIGITS = 13  # of prices, volumes and dollars: float32 has to hold what features make of them
 
 
 def open_stream(
@@ -103,16 +105,24 @@ def read_bars(config: RunConfig, bars: Bars | Path | str | None, overrides: Sequ
 def ticks(value: Any, what: str, stream: Stream) -> int:
     """Convert a price in points to whole ticks. Raises DataError."""
     tick = stream.contract.tick_size
-    try:
-        exact = Decimal(str(value)) / tick
-        whole = round(exact)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise DataError(f"{what} = {value!r}: not a finite price; write a number") from None
+    exact = _number(what, value) / tick
+    whole = round(exact)
     if not 0 < whole < MAX_TICKS or abs(exact - whole) > Decimal(TICK_NOISE):
         raise DataError(
             f"{what} = {value}: not a positive multiple of the tick of {stream.contract.symbol} ({tick})"
         )
     return whole
+
+
+def _number(what: str, value: Any) -> Decimal:
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation:
+        found = Decimal("NaN")
+    # 1e999999999 is a number, too, and rounded it would fill the memory.
+    if not found.is_finite() or found.adjusted() >= DIGITS:
+        raise DataError(f"{what} = {value!r}: expected a number of fewer than {DIGITS} digits")
+    return found
 
 
 def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
@@ -135,9 +145,9 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
             raise DataError("open and close have to lie between low and high; correct the bar")
     if len(sides) == 2:  # crossed quotes are widened, as in a file
         sides[1] = Side(*map(np.maximum, sides[1], sides[0]))
-    volume = message.get("volume", 0)
-    if isinstance(volume, bool) or not isinstance(volume, (int, float, Decimal)) or not volume >= 0:
-        raise DataError(f"volume = {volume!r}: expected a number that is not negative")
+    volume = _number("volume", message.get("volume", 0))
+    if volume < 0:
+        raise DataError(f"volume = {volume}: expected a number that is not negative")
     bar = last.with_quotes(
         *sides,
         time=np.array([read_time(message["time"])], np.int64),
@@ -161,14 +171,14 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
 
 def read_time(time: Any) -> int:
     """Return the UTC seconds of a message's time. Raises DataError."""
-    if isinstance(time, int) and not isinstance(time, bool):
+    if isinstance(time, int) and not isinstance(time, bool) and 0 <= time < LATEST:
         return time
     try:
         moment = datetime.fromisoformat(str(time))
         seconds = moment.timestamp()
     except (ValueError, OverflowError):
         moment, seconds = None, 0.5
-    if moment is None or moment.tzinfo is None or seconds % 1:
+    if moment is None or moment.tzinfo is None or seconds % 1 or not 0 <= seconds < LATEST:
         raise DataError(
             f"time = {time!r}: expected the bar's open as YYYY-MM-DDTHH:MM:SS with an offset (Z, -05:00), "
             "or whole UTC seconds"
@@ -216,15 +226,10 @@ def read_holding(report: Mapping[str, Any], stream: Stream) -> ReportedPosition:
 
 
 def _mills(key: str, dollars: Any) -> int:
-    try:
-        mills = round(Decimal(str(dollars)) * 1000)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise DataError(f"{key} = {dollars!r}: expected dollars, as 50000.00") from None
-    if abs(mills) >= 1 << 29:
-        raise DataError(
-            f"{key} = {dollars}: more than ${(1 << 29) // 1000:,}, which int32 mills hold"
-        )
-    return mills
+    number, most = _number(key, dollars), (1 << 29) // 1000
+    if abs(number) > most:
+        raise DataError(f"{key} = {dollars}: more than ${most:,}, which int32 mills hold")
+    return round(number * 1000)
 
 
 @functools.lru_cache(maxsize=8)

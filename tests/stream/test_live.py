@@ -200,10 +200,15 @@ def test_a_decision_has_what_a_broker_needs(opened):
         ({"high": 1600.1}, ("high", "1600.1", "0.25")),
         ({"low": 1.0, "high": 2.0}, ("low and high",)),
         ({"volume": -1}, ("volume", "-1")),
+        ({"volume": "NaN"}, ("volume", "NaN")),
+        ({"volume": 1e308}, ("volume", "E+308")),
+        ({"close": "1e999999999"}, ("close", "1e999999999")),  # as a whole number it fills memory
+        ({"time": 10**30}, ("time", str(10**30))),
         ({"position": {"side": "up", "entry": 1}}, ("position", "long or short")),
         ({"position": {"side": "long", "entry": 1690, "stp": 1}}, ("stp", "stop")),
         ({"position": {"side": "long", "entry": 1690, "bars": 0}}, ("position.bars", "0")),
         ({"equity": "much"}, ("equity", "much")),
+        ({"equity": "1e999999999"}, ("equity", "1e999999999")),
         ({"time": 0}, ("1970", "not newer")),
     ],
 )
