@@ -1,4 +1,4 @@
-"""Tests that need the `bench` or the `trackers` extra are run by .ci/run, and say what to install
+"""Tests that need the extra `bench`, `nautilus` or `trackers` are run by .ci/run, and say what to install
 where they skip.
 """
 
@@ -23,7 +23,12 @@ def users():
 
 
 @pytest.mark.parametrize(
-    ("extra", "files"), [("bench", users()), ("trackers", {"tests/test_trackers.py"})]
+    ("extra", "files"),
+    [
+        ("bench", users()),
+        ("nautilus", {"tests/paper/test_nautilus.py"}),
+        ("trackers", {"tests/test_trackers.py"}),
+    ],
 )
 def test_every_file_that_needs_an_extra_is_run_with_it(extra, files):
     script = ROOT / ".ci" / "run"
