@@ -42,7 +42,8 @@ def export_policy(
         run: folder of a run, or a run that `jaxtrade.run` or `open_run` returned.
         format: `npz` (NumPy), `onnx` or `stablehlo` (JAX); the last two need `jaxtrade[export]`.
         out: folder of the export; default: RUN/export/FORMAT. An earlier export is replaced.
-        seed, agent: which policy, of a run with several.
+        seed: which policy, of a run with several.
+        agent: the same, of a sweep.
         symbol: whose observation statistics are used, of a run with several.
         data: the run's own bars at another place.
         evaluation: False leaves out the check on trades, which needs the run's bars.

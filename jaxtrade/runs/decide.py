@@ -57,7 +57,8 @@ def open_stream(
         history: the bars so far, or a file of them, which is read with the run's own keys. None: the
             run's own bars.
         symbol: which one, of a run with several.
-        seed, agent: which policy, of a run with several.
+        seed: which policy, of a run with several.
+        agent: the same, of a sweep.
         set: `a.b=value` of keys that say how the file is read.
         trust_imports: as in `open_run`.
 

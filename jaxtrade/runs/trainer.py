@@ -315,7 +315,8 @@ class Trainer:
         Args:
             on: new bars instead (`jaxtrade evaluate --on`): a file, or of several symbols a folder.
                 Days that the run was trained or chosen on are left out.
-            start, end: the first and the last trade date of them, YYYY-MM-DD.
+            start: the first trade date of them, YYYY-MM-DD.
+            end: the last one.
             allow_overlap: keep those days, and label the result in sample.
             set: how the file is read, such as ["data.market=GBPUSD"].
 
