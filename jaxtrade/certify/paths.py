@@ -240,7 +240,7 @@ def run_export(folder: Path, shown: Shown, begun: set[int]) -> Acts:
 
     begun: decisions before which nothing is remembered.
     """
-    weights = describe_weights(np.load(folder / "policy.npz"))
+    weights = describe_weights(np.load(folder / "policy.npz", allow_pickle=False))
     found: Acts = {min(shown): {"weights": weights}}
     try:
         policy = numpy_policy.NumpyPolicy(folder)

@@ -59,7 +59,7 @@ def write(path: Path, weights: Mapping[str, Any], card: Mapping[str, Any]) -> No
     widths = {"observation": len(card["observation"]), "mask": len(card["actions"])}
     widths |= {"carry": card["memory"]} if card["memory"] else {}
     if path.suffix == ".npz":
-        np.savez(path, **weights)
+        np.savez(path, allow_pickle=False, **weights)
     elif path.suffix == ".onnx":
         from jaxtrade.export.onnx_graph import model_of
 

@@ -106,7 +106,7 @@ class NumpyPolicy:
             raise ValueError(
                 f"{folder}: policy.npz has another sha256 than card.json says; copy the whole export again"
             )
-        self.weights = dict(np.load(io.BytesIO(content)))  # nothing is unpickled
+        self.weights = dict(np.load(io.BytesIO(content), allow_pickle=False))
         self.action_names = self.card["actions"]
 
     def first_carry(self, *batch: int) -> Any:

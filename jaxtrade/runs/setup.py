@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,9 +65,6 @@ from jaxtrade.text import Log
 from jaxtrade.training.loop import RunLength, plan_run
 from jaxtrade.training.population import ONE_DEVICE, Axes, RunDevices, Stack
 from jaxtrade.types import Learner, LoopState, PyTree, Row, SessionSet, Summary, Warn
-
-if TYPE_CHECKING:
-    from jaxtrade.runs.new_bars import Unseen
 
 Chooses = Callable[[Markets], dict[str, SessionSet]]
 
@@ -330,7 +327,7 @@ class Setup:
     `agents` holds what the agents have of their own. In a walk-forward the agents have
     training sessions of their own, those of their fold in `folds`; `splits` then holds the sessions of all folds.
     `split_note` says what of the default split is off because the configuration names some of its numbers.
-    `unseen` chose the splits of an evaluation on other bars than the run's own.
+    `unseen` (`runs.new_bars.Unseen`) chose the splits of an evaluation on other bars than the run's own.
     """
 
     config: RunConfig
@@ -344,7 +341,7 @@ class Setup:
     fusion: Fusion | None = None
     folds: tuple[Fold, ...] = ()
     split_note: str | None = None
-    unseen: Unseen | None = None
+    unseen: Any = None
 
     @property
     def stack(self) -> Stack:

@@ -229,7 +229,8 @@ def test_an_order_that_a_null_market_cuts_is_refused():
         """A buyer of 6 contracts. cap: of the null market; 8 are allowed on the real one."""
         account = config.account.model_copy(update={"max_contracts": cap})
         parts = env, params, market, sessions, config.model_copy(update={"account": account})
-        buyer = rule._replace(act=replace(rule.act, quantity=6))
+        act = replace(rule.act, config=env.config.model_copy(update={"quantity": 6}))
+        buyer = rule._replace(act=act)
         return rule_nulls(*parts, NullSpec("sign", 1), 0, agents=lambda _: [buyer])
 
     assert list(tested(6)) == ["buy_hold"]
