@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -137,18 +137,3 @@ class NautilusBroker:
     def close(self) -> None:
         """End the process."""
         self._child.communicate()
-
-
-def replay(moves: Iterable[TradedBar], slippage: int, intrabar: str) -> list[list[BrokerFill]]:
-    """Return the fills of each bar in NautilusTrader's simulated exchange, flat before the first.
-
-    A bar that comes again has its earlier fills as well. Raises as `NautilusBroker`.
-    """
-    broker, found = NautilusBroker(slippage, intrabar), []
-    try:
-        for moved in moves:
-            broker.follow(moved)
-            found.append(list(broker.poll()))
-    finally:
-        broker.close()
-    return found

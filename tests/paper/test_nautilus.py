@@ -18,7 +18,7 @@ from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.errors import ConfigError
 from jaxtrade.paper.broker import BrokerFill, Intent, TradedBar
 from jaxtrade.paper.feed import bars_messages
-from jaxtrade.paper.nautilus import NautilusBroker, differences, replay
+from jaxtrade.paper.nautilus import NautilusBroker, differences
 from tests.paper.made import begin, source, world
 from tests.paper.moves import random_moves
 from tests.reading import OLD
@@ -46,6 +46,18 @@ def order(quantity=0, stop=0, target=0, move=KEEP_STOP):
 
 def at(quantity=0, stop=NO_LEVEL):
     return SimpleNamespace(quantity=quantity, stop=stop)
+
+
+def replay(moves, slippage, intrabar):
+    """The fills of each bar there. A bar that comes again has its earlier fills as well."""
+    broker, found = NautilusBroker(slippage, intrabar), []
+    try:
+        for moved in moves:
+            broker.follow(moved)
+            found.append(list(broker.poll()))
+    finally:
+        broker.close()
+    return found
 
 
 def filled(found):
