@@ -77,7 +77,6 @@ MOST_SESSIONS = 5  # across a longer hole, prices may have moved that far by the
 # times the usual longest run of a date. Quotes of ES before the opening reach 64 bars, quotes of
 # SPY by the second 92 with 20 a date.
 STALE_BARS, STALE_LEAST, STALE_TIMES = 90, 20, 5
-ERODED = 16  # shorter runs are not measured
 
 
 def bar_findings(
@@ -300,13 +299,10 @@ def _stale(bars: Bars) -> BarFinding | None:
     for name in ("close", "open", "high", "low"):
         prices = getattr(bars, name)
         same &= prices[1:] == prices[:-1]
-    still, length = runs(same, ERODED)
-    inside = np.flatnonzero(still)
-    if not len(inside):
+    begins, lengths = runs(same, 1)
+    if not len(begins):
         return None
-    cut = np.flatnonzero(np.diff(inside) > 1)
-    begins, ends = inside[np.append(0, cut + 1)], inside[np.append(cut, len(inside) - 1)]
-    lengths = ends - begins + length + 1  # bars
+    lengths = lengths + 1  # bars
     starts = bars.date_starts
     longest = np.zeros(len(starts), np.int64)
     np.maximum.at(longest, np.searchsorted(starts, begins, side="right") - 1, lengths)

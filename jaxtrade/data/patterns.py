@@ -7,25 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.bars import PRICES, Bars
+from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar.schedule import DAY, Schedule, local_seconds, on_weekend, run_starts
 from jaxtrade.data.read.stamps import find_zones, utc_offsets
 from jaxtrade.formatting import iso
 
-# Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on
-# one value in 8, so a copy is remembered where its original is. Of 60 copied bars, a window is
-# remembered with a chance of 99.7 %. Blocks of 60 equal bars do not occur by chance, unless prices
-# stand still: those are left to `findings._stale`.
-WINDOW, ONE_IN_8, LEAST_BLOCK, LEAST_MOVES = (
-    16,
-    np.uint32(29),
-    60,
-    5,
-)  # ONE_IN_8: 0 after a shift by 29 of 32 bits
-MIXER = np.uint64(0x9E3779B97F4A7C15)
-LOOKS = range(0, WINDOW, 3)  # bars of a window that are compared first
-MIXERS = np.array([2_654_435_761, 2_246_822_519, 3_266_489_917], np.uint32)  # odd, with mixed bits
-MOST_LOOKS = 2000  # equal windows that are compared bar by bar, to bound the time
+# Copied blocks. Blocks of 60 equal bars do not occur by chance, unless prices stand still: blocks of
+# which fewer than a third of the closes move are left to `findings._stale`. Sums of bars times powers
+# of an odd number tell blocks apart, in arithmetic modulo 2^64.
+LEAST_BLOCK, LEAST_MOVES = 60, 20
+MIXER = 0x9E3779B97F4A7C15
 # Regular gaps. 33 steps of the same size, longer than a bar, do not occur by chance (a thin market
 # has such a step with a chance of a third). A minute of the hour is missing if it has less than 5 %
 # of the bars of a usual minute.
@@ -83,72 +74,56 @@ def finding(kind: str, bars: Bars, row: int, *facts: Any, **split: str) -> BarFi
     return BarFinding(kind, row, where + stamp, *facts, **split)
 
 
-def runs(flags: np.ndarray, least: int) -> tuple[np.ndarray, int]:
-    """Return (where at least `length` flags in a row begin, that length).
-
-    The length is the power of two from `least` on; a smaller one if there are fewer flags.
-    """
-    length = 1
-    while length < least and len(flags) > length:
-        flags, length = flags[:-length] & flags[length:], 2 * length
-    return flags, length
+def runs(flags: np.ndarray, least: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (where at least `least` flags in a row begin, how many there are), int64 each."""
+    begins = run_starts(flags)
+    lengths = np.diff(begins, append=len(flags))
+    long = flags[begins] & (lengths >= least)
+    return begins[long], lengths[long]
 
 
 def copied_block(bars: Bars) -> BarFinding | None:
     """Find the first long block that occurs twice, at its copy."""
-    if len(bars) < 2 * LEAST_BLOCK:
+    import pandas as pd
+
+    count = len(bars) - LEAST_BLOCK + 1
+    if count <= LEAST_BLOCK:
         return None
-    mixed = bars.open.astype(np.uint32) * MIXERS[0]
-    mixed ^= bars.close.astype(np.uint32) * MIXERS[1]
-    mixed += bars.high.astype(np.uint32) * MIXERS[2]
-    at = np.flatnonzero(mixed[: len(bars) - WINDOW] >> ONE_IN_8 == 0)
-    moves, key = np.zeros(len(at), np.int32), np.zeros(len(at), np.uint64)
-    last = bars.close[at]
-    for k in LOOKS:
-        close = bars.close[at + k]
-        moves += close != last
-        last = close
-        for prices in (close, bars.high[at + k], bars.low[at + k]):
-            key = (key + prices.astype(np.uint64)) * MIXER
-            key ^= key >> np.uint64(29)
-    at, key = at[moves >= LEAST_MOVES], key[moves >= LEAST_MOVES]
-    order = np.argsort(key, kind="stable")
-    equal = np.flatnonzero(key[order[1:]] == key[order[:-1]])
-    pairs = sorted((int(at[order[k + 1]]), int(at[order[k]])) for k in equal[:MOST_LOOKS])
-    for later, earlier in pairs:
-        first, source, length = _extend_block(bars, later, earlier)
-        if length >= LEAST_BLOCK:
-            return finding(
-                "copy",
-                bars,
-                first,
-                length,
-                f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
-                "a block that was copied",
-                "export those dates again, or leave them out (data.start, data.end)",
-            )
-    return None
+    columns = *bars.quotes[0], bars.volume.view(np.uint64)
+    mixed = np.zeros(len(bars), np.uint64)
+    for column in columns:
+        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(MIXER)
+        mixed ^= mixed >> np.uint64(29)
 
+    def powers(factor: int) -> np.ndarray:
+        return np.cumprod(np.full(len(bars), factor, np.uint64))
 
-def _extend_block(bars: Bars, later: int, earlier: int) -> tuple[int, int, int]:
-    """Extend two equal rows to the whole block around them.
+    def of_blocks(values: np.ndarray) -> np.ndarray:
+        total = np.append(values[:1] * 0, np.cumsum(values))
+        return total[LEAST_BLOCK:] - total[:-LEAST_BLOCK]
 
-    Returns (first row, first row of the original, bars).
-    """
-    columns = [getattr(bars, name) for name in (*PRICES, "volume")]
-
-    def equal(a: slice, b: slice) -> np.ndarray:
-        return np.logical_and.reduce([column[a] == column[b] for column in columns])
-
-    lag = later - earlier
-    before = min(lag, earlier)
-    ahead = equal(
-        slice(later, min(later + lag, len(bars))),
-        slice(earlier, min(earlier + lag, len(bars) - lag)),
+    key = of_blocks(mixed * powers(MIXER)) * powers(pow(MIXER, -1, 1 << 64))[:count]
+    lively = np.flatnonzero(of_blocks(np.diff(bars.close, prepend=0) != 0) >= LEAST_MOVES)
+    if not pd.Series(key[lively]).duplicated().any():
+        return None
+    number, _ = pd.factorize(key[lively])  # in the order in which they occur first
+    first = lively[np.unique(number, return_index=True)[1]][number]
+    copies = np.flatnonzero(lively - first >= LEAST_BLOCK)
+    if not len(copies):
+        return None
+    row, source = int(lively[copies[0]]), int(first[copies[0]])
+    ahead = slice(source, source + min(row - source, len(bars) - row))
+    equal = np.all([column[row:][: row - source] == column[ahead] for column in columns], axis=0)
+    length = int(np.argmin(np.append(equal, False)))
+    return finding(
+        "copy",
+        bars,
+        row,
+        length,
+        f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
+        "a block that was copied",
+        "export those dates again, or leave them out (data.start, data.end)",
     )
-    behind = equal(slice(later - before, later), slice(earlier - before, earlier))[::-1]
-    back = int(np.argmin(np.append(behind, False)))
-    return later - back, earlier - back, back + int(np.argmin(np.append(ahead, False)))
 
 
 DROPPED = (
@@ -160,15 +135,14 @@ DROPPED = (
 def regular_gaps(bars: Bars) -> BarFinding | None:
     """Find the bars around the gaps, where bars are missing in a regular pattern."""
     step = np.diff(bars.time)
-    even, length = runs((step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), LEAST_STEPS)
-    if length >= LEAST_STEPS and even.any():
-        first, count = int(np.argmax(even)), int(even.sum()) + LEAST_STEPS
-        each = int(step[first + 1])
+    begins, lengths = runs((step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), LEAST_STEPS)
+    if len(begins):
+        count, each = int((lengths + 1).sum()), int(step[begins[0]])
         size = (
             f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
             f"{bars.bar_seconds} s bars"
         )
-        return finding("gaps", bars, first, count, size, *DROPPED)
+        return finding("gaps", bars, int(begins[0]), count, size, *DROPPED)
     # Minutes of the hour that never have a bar, between others that have.
     slots = 3600 // bars.bar_seconds
     if slots < 4:
@@ -359,6 +333,12 @@ def scale_of(bars: Bars) -> Scale:
 # another's market.
 LEAST, ALONE = 1800, 4 * 3600  # seconds
 SEASON = 0.2  # share of the weekends from which on a shift is named
+NEVER = -(1 << 40)  # UTC seconds before all sessions
+
+
+def weekend_of(dates: np.ndarray) -> np.ndarray:
+    """Return the number of each date's weekend; of a weekday, of the one before it (int64[T])."""
+    return (dates.astype(np.int64) - 2) // 7  # 3 January 1970 was a Saturday
 
 
 class _Shift(NamedTuple):
@@ -386,11 +366,8 @@ def weekend_bars(bars: Bars, schedule: Schedule, zone: str | None = None) -> Bar
     if schedule.name == "infer" or not rest.any() or on_weekend(schedule.dates).any():
         return None
     rows = np.flatnonzero(np.repeat(rest, bars.date_ends - starts))
-    number = (
-        dates[rows].astype(np.int64) - 2
-    ) // 7  # of the weekend: 3 January 1970 was a Saturday
-    first, last = (int(day) for day in dates[[0, -1]].astype(np.int64))
-    touched = (last - 2) // 7 - (first - 3 + 6) // 7 + 1
+    number, (first, last) = weekend_of(dates[rows]), weekend_of(dates[[0, -1]])
+    touched = int(last - first + rest[0])  # a first weekday belongs to a weekend before the file
     begins = run_starts(number)
     if 2 * len(begins) <= touched:
         return None
@@ -459,42 +436,30 @@ def _fix(shift: _Shift, zone: str | None, ahead: str, symbol: str) -> str:
 def _shift(bars: Bars, schedule: Schedule, begin: np.ndarray, end: np.ndarray) -> _Shift:
     """Find the shift that the ends of the weeks show.
 
-    Both ends of one weekend are compared: a zone with another summer time than the market's shifts
-    some weeks by an hour more.
+    Bars after a week's last close are compared with those that lack after its first open, and bars
+    before a week's first open with those that lack before its last close.
 
     begin, end: UTC seconds of the first open and the last close of the bars of each such weekend.
     """
-    after = np.searchsorted(schedule.open, begin, side="right")  # the session that opens next
-    known_before, known_after = after > 0, after < len(schedule.open)
-    before = np.maximum(after - 1, 0)
-    after = np.minimum(after, len(schedule.open) - 1)
-    gone = np.where(known_before, end - schedule.close[before], 0)
-    ahead = np.where(known_after, schedule.open[after] - begin, 0)
-    late = np.where(
-        known_before & known_after,
-        begin - schedule.close[before] < schedule.open[after] - end,
-        known_before,
-    )
-    if 2 * late.sum() >= len(late):
-        sign, mine, extent, both = 1, late, gone, late & known_after
-        opens = schedule.open[after]
-        first = np.searchsorted(bars.time, opens)
-        both &= first < len(bars)
-        lacking = bars.time[np.minimum(first, len(bars) - 1)] - opens
+    week = weekend_of(schedule.dates)
+    at = np.searchsorted(schedule.open, begin, side="right")  # the session that opens next
+    gone = begin - np.append(NEVER, schedule.close)[at]
+    left = np.append(schedule.open, -NEVER)[at] - end
+    late = gone < left
+    sign = 1 if 2 * late.sum() >= len(late) else -1
+    mine = np.flatnonzero(late == (sign > 0))
+    if sign > 0:
+        last = at[mine] - 1
+        opens = schedule.open[np.searchsorted(week, week[last])]
+        extent = end[mine] - schedule.close[last]
+        lacking = bars.time[np.searchsorted(bars.time, opens)] - opens
     else:
-        sign, mine, extent, both = -1, ~late, ahead, ~late & known_before
-        closes = schedule.close[before]
-        last = np.maximum(np.searchsorted(bars.time, closes) - 1, 0)
-        lacking = closes - bars.time[last] - bars.bar_seconds
-    enough = max(LEAST, bars.bar_seconds / 2)
-    if not both.any():  # a file of one week
-        lacks = bars.time[0] - schedule.open[0]
-        if sign < 0:
-            lacks = schedule.close[-1] - bars.time[-1] - bars.bar_seconds
-        alike = abs(float(lacks) - float(np.median(extent[mine]))) <= enough
-        both = mine
-    else:
-        near = both & (np.abs(lacking - extent) <= enough)
-        alike = 2 * near.sum() >= both.sum()
-        both = near if alike else mine
-    return _Shift(begin[both], sign * np.round(extent[both] / 1800) / 2, bool(alike))
+        first = at[mine]
+        closes = schedule.close[np.searchsorted(week, week[first], side="right") - 1]
+        extent = schedule.open[first] - begin[mine]
+        before = np.searchsorted(bars.time, closes) - 1
+        lacking = closes - bars.time[before] - bars.bar_seconds
+    near = np.abs(lacking - extent) <= max(LEAST, bars.bar_seconds / 2)
+    alike = bool(2 * near.sum() >= len(near))
+    chosen = near if alike else slice(None)
+    return _Shift(begin[mine][chosen], sign * np.round(extent[chosen] / 1800) / 2, alike)
