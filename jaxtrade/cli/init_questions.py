@@ -39,7 +39,7 @@ from jaxtrade.data.examine import (
 )
 from jaxtrade.data.formats.recognise import StatedKeys, UsualMeaning
 from jaxtrade.data.read.stamps import known_zone
-from jaxtrade.data.sources import needs_rates, rate_contract
+from jaxtrade.data.sources import needs_rates, rate_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.formatting import iso
 from jaxtrade.text import align, show
@@ -318,7 +318,7 @@ def answer_questions(
             )
         )
     if contract is not None and stated.conversion is None and needs_rates(contract):
-        rate = rate_contract(contract.currency)
+        rate = rate_of(contract)
         if rate is not None:
             asked.append(
                 InitQuestion(

@@ -329,12 +329,16 @@ def contract_of(data: DataConfig) -> Contract:
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
 
 
+def have_same_prices(one: str, other: str) -> bool:
+    """Return whether two symbols are a built-in market and its micro: bars of one serve the other."""
+    both = [CONTRACTS[symbol].price_ranges for symbol in (one, other) if symbol in CONTRACTS]
+    return len(both) == 2 and both[0] == both[1]
+
+
 def micro_of(contract: Contract) -> Contract | None:
     """Return the micro of a built-in market; None if it has none, or is one."""
     same = (
-        each
-        for each in CONTRACTS.values()
-        if each.micro and each.price_ranges == contract.price_ranges
+        m for m in CONTRACTS.values() if m.micro and have_same_prices(m.symbol, contract.symbol)
     )
     return None if contract.micro else next(same, None)
 

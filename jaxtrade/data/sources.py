@@ -84,11 +84,6 @@ def bars_of(config: RunConfig) -> Bars:
     bars, data = _bars_alone(config), config.data
     if not data.quotes:
         return bars
-    if data.source == "synthetic":
-        raise ConfigError(
-            f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
-            "bars: give them in data.file (--data FILE), or drop data.quotes (--quotes)"
-        )
     # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts
     # those cases.
     return attach(
@@ -98,29 +93,29 @@ def bars_of(config: RunConfig) -> Bars:
     )
 
 
+# Keys of `data` that have an effect with some sources only.
+SOURCES_OF = {
+    "file": ("file",),
+    "splits": ("file",),
+    "roll": ("file", "bundled"),
+    "quotes": ("file", "bundled"),
+    "seconds": ("file", "bundled"),
+    "synthetic": ("synthetic",),
+}
+
+
 def _bars_alone(config: RunConfig) -> Bars:
     data = config.data
     contract = contract_of(data)
-    if data.source != "file" and data.file:
-        raise ConfigError(
-            f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file"
-        )
-    if data.source != "file" and data.splits:
-        raise ConfigError(
-            f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; "
-            "drop it, or give your bars in data.file (--data FILE)"
-        )
-    if data.source == "synthetic":
-        if data.roll != "off":
+    for key, sources in SOURCES_OF.items():
+        value = getattr(data, key)
+        if value != DataConfig.model_fields[key].default and data.source not in sources:
             raise ConfigError(
-                "data.roll splices the contracts of a file, and data.source = synthetic has one; drop it"
+                f"data.{key} = {value!r} is given but data.source = {data.source}; it belongs to bars of "
+                f"another source: set data.source={sources[0]}, or drop data.{key}"
             )
+    if data.source == "synthetic":
         return bars_of_kind(contract, data)
-    if data.synthetic != "nq_like":
-        raise ConfigError(
-            f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
-            "data.source=synthetic"
-        )
     if data.source == "bundled":
         return load_bundled(
             contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end
@@ -134,17 +129,11 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
     """Load the second bars that `data.seconds` names, or None if it names none.
 
     They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the
-    same dates as `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in
-    the file).
+    same dates as `bars`. Raises DataError (faults in the file).
     """
     data = config.data
     if not data.seconds:
         return None
-    if data.source == "synthetic":
-        raise ConfigError(
-            f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
-            "the bars: give them in data.file (--data FILE), or drop data.seconds (--seconds)"
-        )
     # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the
     # bar is not rebuilt.
     return load_bars(data.seconds, contract_of(data), **read_keys(config, True, bars))
@@ -310,25 +299,21 @@ ACCOUNT = "USD"
 INT32 = 1 << 31
 
 
-def rate_contract(currency: str) -> Contract | None:
-    """Return the known market between a currency and the dollar, such as EURUSD or USDJPY.
+def rate_of(contract: Contract) -> Contract | None:
+    """Return the market whose price converts profits to dollars.
 
-    None if there is none.
+    It is the contract itself if it is quoted per dollar: USDJPY earns JPY. None if profits arise in
+    dollars, or if no market between their currency and the dollar is known.
     """
+    currency = contract.currency
+    if contract.symbol == ACCOUNT + currency:
+        return contract
     return CONTRACTS.get(currency + ACCOUNT) or CONTRACTS.get(ACCOUNT + currency)
-
-
-def converts_itself(contract: Contract) -> bool:
-    """Return whether the market's own price is the rate.
-
-    USDJPY earns JPY and is quoted in JPY per dollar.
-    """
-    return contract.symbol == ACCOUNT + contract.currency
 
 
 def needs_rates(contract: Contract) -> bool:
     """Return whether bars of a rate are needed to convert profits to dollars."""
-    return contract.currency != ACCOUNT and not converts_itself(contract)
+    return contract.currency != ACCOUNT and rate_of(contract) is not contract
 
 
 def describe_conversion(contract: Contract) -> str | None:
@@ -338,7 +323,7 @@ def describe_conversion(contract: Contract) -> str | None:
     """
     if contract.currency == ACCOUNT:
         return None
-    rate = contract if converts_itself(contract) else rate_contract(contract.currency)
+    rate = rate_of(contract)
     source = rate.symbol if rate else contract.currency
     return (
         f"profits arise in {contract.currency} and are converted to {ACCOUNT} at the {source} rate known at each "
@@ -363,7 +348,7 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
                 f"data.conversion = '{data.conversion}': {where}, which needs no file; drop it"
             )
         return None
-    rate = rate_contract(contract.currency)
+    rate = rate_of(contract)
     if not rate:
         known = sorted(
             {c.symbol.replace(ACCOUNT, "") for c in CONTRACTS.values() if c.kind == "fx"}
@@ -401,23 +386,22 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
             exactly, or a tick that is worth less than a mill.
     """
     contract = bars.contract
-    alone = contract.currency == ACCOUNT or converts_itself(contract)
-    if alone and rates:
+    if rates and not needs_rates(contract):
         raise ConfigError(
             f"{contract.symbol}: profits arise in {contract.currency}, which needs no rates; drop "
             f"{rates.source} (rates=... in Python)"
         )
     if contract.currency == ACCOUNT:
         return None
-    if alone:
-        price, rate = bars.open, contract
-    elif not rates:
+    if rates:
+        price, rate = rates.close[rows_known(bars, rates)], rates.contract
+    elif needs_rates(contract):
         raise ConfigError(
             f"{contract.symbol}: profits arise in {contract.currency}; give the bars of its rate to "
             "the dollar (data.conversion, or rates=... in Python)"
         )
     else:
-        price, rate = rates.close[rows_known(bars, rates)], rates.contract
+        price, rate = bars.open, contract
     per_unit = rate.symbol.startswith(
         ACCOUNT
     )  # the price is in units of the currency per dollar, so divide by it

@@ -34,7 +34,7 @@ from jaxtrade.data.features.schema import (
     shape_of,
 )
 from jaxtrade.data.market import Market, feature_input, history_needed
-from jaxtrade.data.sources import converts_itself, tick_values
+from jaxtrade.data.sources import needs_rates, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.formatting import iso
 from jaxtrade.types import MarketData, Quotes
@@ -321,7 +321,7 @@ class StreamRows:
             level = None if like is None else np.zeros((1, like.shape[1]), np.float32)
             view = view.replace(level=level)
         value = self.kept.tick_value
-        if value is not None and converts_itself(self.contract):
+        if value is not None and not needs_rates(self.contract):
             value = tick_values(bar, None)
         left = bars_to_flat(bar, self.schedule)
         at = int(self.schedule.find(bar.trade_dates)[0])

@@ -7,6 +7,7 @@ needs no extra rule.
 from __future__ import annotations
 
 import csv
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -48,28 +49,23 @@ def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
     return np.repeat(per_run, np.diff(starts, append=count))
 
 
+@functools.cache
+def _seconds_ahead(hour: int, zone: str) -> int:
+    """Return the seconds by which a zone is ahead of UTC in an hour, counted since 1970."""
+    ahead = datetime.fromtimestamp(3600 * hour, ZoneInfo(zone)).utcoffset() or timedelta()
+    return int(ahead.total_seconds())
+
+
 def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
     """Convert UTC seconds to wall-clock seconds of the zone since its 1970-01-01 00:00 (int64[T]).
 
-    A zone's offset is the same all day if it is the same at both ends of the day, and all
-    hour otherwise.
+    A zone's offset is the same all hour.
     """
-    utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
-
-    def offsets(times: np.ndarray, step: int) -> np.ndarray:
-        moments = (datetime.fromtimestamp(int(t) * step, info) for t in times)
-        ahead = (moment.utcoffset() or timedelta() for moment in moments)
-        return np.array([int(each.total_seconds()) for each in ahead], np.int64)
-
-    days = utc // DAY
-    starts = run_starts(days)
-    known, inverse = np.unique(days[starts], return_inverse=True)
-    begin, end = offsets(known, DAY), offsets(known + 1, DAY)
-    local = utc + spread(begin[inverse], starts, len(utc))
-    changing = np.flatnonzero(spread((begin != end)[inverse], starts, len(utc)))
-    hours, inverse = np.unique(utc[changing] // 3600, return_inverse=True)
-    local[changing] = utc[changing] + offsets(hours, 3600)[inverse]
-    return local
+    utc = np.asarray(utc, np.int64)
+    hours = utc // 3600
+    starts = run_starts(hours)
+    ahead = [_seconds_ahead(hour, zone) for hour in hours[starts].tolist()]
+    return utc + spread(np.array(ahead, np.int64), starts, len(utc))
 
 
 def years_of(utc: np.ndarray) -> np.ndarray:

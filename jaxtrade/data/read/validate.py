@@ -19,7 +19,7 @@ import numpy as np
 from jaxtrade.config import Roll
 from jaxtrade.data.bars import PRICES, Side
 from jaxtrade.data.calendar.schedule import most_common, years_of
-from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.data.contracts import CONTRACTS, Contract, have_same_prices
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Table
 from jaxtrade.text import did_you_mean, year_runs
@@ -135,15 +135,6 @@ NOT_POSITIVE = (
     "traded here, because features divide by prices: give another expiry or a file without those days"
 )
 CHECK_ROW = "remove the row, or check data.columns"
-# A market and its micro. Both trade at the same prices, so bars of one serve the other.
-SIBLINGS = (
-    {"NQ", "MNQ"},
-    {"ES", "MES"},
-    {"YM", "MYM"},
-    {"RTY", "M2K"},
-    {"GC", "MGC"},
-    {"CL", "MCL"},
-)
 MAX_TICKS = (
     1 << 28
 )  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
@@ -287,10 +278,8 @@ def one_contract(
     roll, and for several values in a column that may hold one only.
     """
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
-    if expiry:
-        table = _choose(table, keys, expiry)
-    elif roll != "off":
-        table = _select_contracts(table, keys, roll, follows)
+    if expiry or roll != "off":
+        table = _choose(table, keys, expiry, roll, follows)
     for key in keys:
         values = table.texts(key)
         counts = values.value_counts()
@@ -308,7 +297,7 @@ def one_contract(
             continue
         for value in counts.index if key == names.get("symbol") else ():
             product, own = product_of(value, contract.symbol), contract.symbol
-            if product and product != own and {product, own} not in SIBLINGS:
+            if product not in ("", own) and not have_same_prices(product, own):
                 table.fault(
                     f"these are {product} bars but data.market is {own}",
                     f"set data.market={product}, or give the {own} file",
@@ -336,51 +325,31 @@ def _list_counts(counts: Any) -> str:
     return ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
 
 
-def _select_contracts(table: Table, keys: list[str], roll: Roll, follows: str) -> Table:
-    """Select rows of the contracts that an explicit roll names; all rows for 'volume'."""
-    if not keys and follows:
-        raise table.refusal(
-            f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
-            "give it one, or map it with data.columns={expiry: NAME}",
-        )
+def _choose(table: Table, keys: list[str], expiry: str | None, roll: Roll, follows: str) -> Table:
+    """Select the rows of `data.expiry`, or of the contracts that `data.roll` names."""
     if not keys:
+        asked = f"data.expiry={expiry} chooses" if expiry else "data.roll splices"
         raise table.refusal(
-            "data.roll splices several contracts, but the file has no expiry or symbol column",
-            "drop data.roll, or map the column with data.columns={expiry: NAME}",
+            f"no expiry or symbol column, but {asked} contracts" + (follows and f" of {follows}"),
+            "drop that key, or map the column with data.columns={expiry: NAME}",
         )
-    if isinstance(roll, str):
+    if isinstance(roll, str) and not expiry:  # by volume: every contract may take part
         return table
-    cells = table.texts(keys[0])
-    for code in roll:
-        if (cells == code).any():
+    wanted = [expiry] if expiry else list(roll)
+    found = [key for key in keys if table.texts(key).isin(wanted).any()] if expiry else []
+    key = next(iter(found), keys[0])
+    codes = table.texts(key)
+    known = codes.value_counts().index
+    for code in wanted:
+        if code in known:
             continue
-        missing = f"no row of contract '{code}' in column '{keys[0]}'"
-        known = ", ".join(map(str, cells.value_counts().index[:8]))
-        if follows:
-            of_bars = f"which is the one in {follows} {span(roll, code)}"
-            table.fault(f"{missing}, {of_bars}", GIVE_THEM)
-        else:
-            table.fault(f"data.roll: {missing}", f"name contracts of the file: {known}")
-    table.check()
-    return table.select(cells.isin(list(roll)).to_numpy(bool))
-
-
-def _choose(table: Table, keys: list[str], expiry: str) -> Table:
-    """Select the rows of one contract."""
-    if not keys:
-        raise table.refusal(
-            f"data.expiry={expiry}, but the file has no expiry or symbol column",
-            "drop data.expiry, or map the column with data.columns={expiry: NAME}",
-        )
-    for key in keys:
-        match = (table.texts(key) == expiry).to_numpy(bool)
-        if match.any():
-            return table.select(match)
-    counts = table.texts(keys[0]).value_counts()
-    raise table.refusal(
-        f"no row of contract '{expiry}' in column '{keys[0]}'",
-        f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}",
-    )
+        missing, fix = f"no row of contract '{code}' in column '{key}'", GIVE_THEM
+        if not follows:
+            fix = f"name one of {', '.join(known[:8])}"
+        elif not isinstance(roll, str):
+            missing += f", which is the one in {follows} {span(roll, code)}"
+        raise table.refusal(missing, fix)
+    return table.select(codes.isin(wanted).to_numpy(bool))
 
 
 def newest_first(table: Table, name: str, seconds: np.ndarray) -> bool:
