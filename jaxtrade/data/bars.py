@@ -15,6 +15,7 @@ from jaxtrade.formatting import local
 from jaxtrade.text import several, short_repr
 
 PRICES = ("open", "high", "low", "close")
+INT32 = 1 << 31  # what whole numbers on the device stay below
 
 
 def place_of(source: str, first_line: int, row: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bars import PRICES, Bars, splice_dates
+from jaxtrade.data.bars import INT32, PRICES, Bars, splice_dates
 from jaxtrade.data.calendar.schedule import Schedule
 from jaxtrade.data.calendar.sessions import (
     bars_to_flat,
@@ -44,8 +44,6 @@ from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seco
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData, Quotes, SessionTable
-
-INT32 = 1 << 31
 
 
 class Markets:

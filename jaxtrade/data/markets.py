@@ -16,10 +16,10 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.market import MOST
-from jaxtrade.data.bars import PRICES, Bars, Side
+from jaxtrade.data.bars import INT32, PRICES, Bars, Side
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.device import to_device, words_of
-from jaxtrade.data.market import INT32, Market, Markets, load_member
+from jaxtrade.data.market import Market, Markets, load_member
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.errors import ConfigError, DataError

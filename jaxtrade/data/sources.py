@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.config import DataConfig, RunConfig, changed_config
-from jaxtrade.data.bars import PRICES, Bars
+from jaxtrade.data.bars import INT32, PRICES, Bars
 from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract, contract_of, known_contract
 from jaxtrade.data.read.bars import from_frame, load_bars, load_bundled
@@ -111,7 +111,7 @@ def _bars_alone(config: RunConfig) -> Bars:
         value = getattr(data, key)
         if value != DataConfig.model_fields[key].default and data.source not in sources:
             raise ConfigError(
-                f"data.{key} = {value!r} is given but data.source = {data.source}; it belongs to bars of "
+                f"data.{key} = {value} is given but data.source = {data.source}; it belongs to bars of "
                 f"another source: set data.source={sources[0]}, or drop data.{key}"
             )
     if data.source == "synthetic":
@@ -296,7 +296,6 @@ def _text(bars: Bars) -> str:
 # integers, and `muldiv` rounds once per fill or mark.
 
 ACCOUNT = "USD"
-INT32 = 1 << 31
 
 
 def rate_of(contract: Contract) -> Contract | None:

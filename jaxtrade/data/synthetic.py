@@ -7,12 +7,13 @@ Each has a known answer, for tests, benchmarks and null experiments.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bars import Bars, Side
+from jaxtrade.data.bars import INT32, Bars, Side
 from jaxtrade.data.calendar.schedule import (
     Schedule,
     hours_of,
@@ -23,6 +24,7 @@ from jaxtrade.data.calendar.schedule import (
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import load_bundled
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.formatting import iso
 
 # The frame of synthetic bars: sessions of the real calendar, their minutes, and a plausible price
 # level.
@@ -432,8 +434,14 @@ def phase_randomised_values(values: np.ndarray, generator: np.random.Generator) 
 def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.ndarray:
     """Generate open, high, low and close of a copy of one-sided bars (of the bid).
 
-    They are int64[4, T] ticks. There must be at least LEAST bars.
+    They are int64[4, T] ticks. Raises DataError if there are fewer than LEAST bars.
     """
+    if len(bars) < LEAST:
+        raise DataError(
+            f"{bars.source}: {len(bars)} bars of one contract are too few for a phase-randomised copy "
+            f"({LEAST} are needed). Fix: give more of them, leave that contract out (data.start, "
+            "data.end), or use nulls of the kind sign"
+        )
     real = bars.close.astype(np.float64)
     moves = phase_randomised_values(np.diff(np.log(real)), generator)
     close = np.rint(real[0] * np.exp(np.concatenate([[0.0], np.cumsum(moves)]))).astype(np.int64)
@@ -444,17 +452,33 @@ def phase_randomised_prices(bars: Bars, generator: np.random.Generator) -> np.nd
     return np.stack([open_, high, low, close])
 
 
-def spread_kept(bars: Bars, bid: Side) -> Side:
-    """Return ask prices over other bid prices: the bid's plus the real spread of two-sided `bars`.
+def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> Bars:
+    """Return the bars with other prices, int64[4, T], as int32.
 
-    High and low are then widened to include open and close.
+    ask: where bars have two sides; None keeps the real spread above the bid, with high and low
+        widened to include open and close.
+    Raises DataError, naming the first bar, if a price is below one tick or above what int32 holds.
     """
-    real = zip(bid, *bars.quotes, strict=True)
-    ask = Side(*(price + (above.astype(np.int64) - below) for price, below, above in real))
-    return ask._replace(
-        high=np.maximum(ask.high, np.maximum(ask.open, ask.close)),
-        low=np.minimum(ask.low, np.minimum(ask.open, ask.close)),
-    )
+    sides = [bid]
+    if bars.ask and ask is None:
+        first, second = (np.stack(side).astype(np.int64) for side in bars.quotes)
+        open_, high, low, close = bid + second - first
+        high = np.maximum(high, np.maximum(open_, close))
+        ask = np.stack([open_, high, np.minimum(low, np.minimum(open_, close)), close])
+    if ask is not None and bars.ask:
+        sides.append(ask)
+    for _, high, low, _ in sides:
+        bad = np.flatnonzero((low < 1) | (high >= INT32))
+        if len(bad):
+            row = int(bad[0])
+            raise DataError(
+                f"{bars.source}: the made prices run from {int(low[row])} to {int(high[row])} ticks in the "
+                f"bar of {iso(bars.time[row])}, the first of {len(bad)} outside 1 .. {INT32 - 1}. Fix: leave "
+                "out the years in which prices were low (data.start), give synthetic bars fewer sessions "
+                "(data.synthetic_sessions), or choose nulls of the kind sessions or phase, whose returns "
+                "are relative. Another seed is no fix for nulls: it would choose them by their result"
+            )
+    return bars.with_quotes(*(Side(*side.astype(np.int32)) for side in sides))
 
 
 def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
@@ -465,22 +489,10 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
     """
     dates = bars.trade_dates
     bars = bars.rows(np.isin(dates, np.unique(dates)[:sessions]))
-    if len(bars) < LEAST:
-        raise DataError(
-            f"{bars.source}: {len(bars)} bars are too few for a phase-randomised copy ({LEAST} are needed)"
-        )
     made = phase_randomised_prices(bars, np.random.default_rng([seed, len(bars), 3]))
-    if made[2].min() < 1 or made[1].max() >= 1 << 31:
-        raise DataError(
-            f"{bars.source}: the phase-randomised copy with seed {seed} leaves the range of prices; take "
-            "another data.synthetic_seed or fewer data.synthetic_sessions"
-        )
-    sides = [Side(*made)]
-    if bars.ask:
-        sides.append(spread_kept(bars, sides[0]))
     note = "the bars are synthetic: a phase-randomised copy of real ones (spectrum kept, nothing else to predict)"
-    return bars.with_quotes(
-        *(Side(*(prices.astype(np.int32) for prices in side)) for side in sides),
+    return replace(
+        with_prices(bars, made),
         synthetic=True,
         notes=(*bars.notes, note),
         source=f"phase-randomised copy, seed {seed}, of {bars.source}",

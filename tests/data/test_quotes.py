@@ -181,7 +181,7 @@ def test_files_that_do_not_pair_are_refused(pair):
 
 def test_quotes_beside_synthetic_bars_are_refused():
     config = set_to("data.market=NQ data.source=synthetic data.quotes=quotes.csv")
-    with pytest.raises(ConfigError, match=r"quotes = 'quotes\.csv' .*= synthetic"):
+    with pytest.raises(ConfigError, match=r"quotes = quotes\.csv .*= synthetic"):
         bars_of(config)
 
 

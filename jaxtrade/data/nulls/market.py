@@ -12,20 +12,20 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bars import PRICES, Bars, Side, splice_dates
+from jaxtrade.data.bars import PRICES, Bars, splice_dates
 from jaxtrade.data.calendar.schedule import Schedule, local_seconds
 from jaxtrade.data.calendar.sessions import schedule_of
-from jaxtrade.data.market import INT32, Market, build_market
+from jaxtrade.data.market import Market, build_market
 from jaxtrade.data.nulls.spec import NULL_KINDS, NullKind
 from jaxtrade.data.sources import load_rates
-from jaxtrade.data.synthetic import LEAST, SUBSTEPS, phase_randomised_prices, spread_kept
+from jaxtrade.data.synthetic import SUBSTEPS, phase_randomised_prices, with_prices
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.formatting import iso
 from jaxtrade.types import IntrabarPath
 
 
@@ -50,28 +50,6 @@ def prices_of(bars: Bars) -> tuple[np.ndarray, np.ndarray]:
         np.stack([getattr(side, name) for name in PRICES]).astype(np.int64) for side in bars.sides
     )
     return bid, ask
-
-
-def with_prices(bars: Bars, bid: np.ndarray, ask: np.ndarray | None = None) -> Bars:
-    """Return the bars with other prices, int64[4, T], as int32.
-
-    ask: where bars have two sides; None keeps the real spread above the bid.
-    Raises DataError, naming the first bar, if a price is below one tick or above what int32 holds.
-    """
-    sides = [bid]
-    if bars.ask:
-        sides.append(np.stack(spread_kept(bars, Side(*bid))) if ask is None else ask)
-    for _, high, low, _ in sides:
-        bad = np.flatnonzero((low < 1) | (high >= INT32))
-        if len(bad):
-            row = int(bad[0])
-            raise DataError(
-                f"{bars.source}: the null market's prices run from {int(low[row])} to {int(high[row])} ticks in the "
-                f"bar of {iso(bars.time[row])}, the first of {len(bad)} outside 1 .. {INT32 - 1}. Fix: choose the kind "
-                "sessions or phase, whose returns are relative, or leave out the years in which prices were low "
-                "(data.start). Another seed is no fix: it would choose nulls by their result"
-            )
-    return bars.with_quotes(*(Side(*side.astype(np.int32)) for side in sides))
 
 
 def random_signs(count: int, generator: np.random.Generator, after: int = 0) -> np.ndarray:
@@ -131,12 +109,6 @@ def phase_randomised(bars: Bars, generator: np.random.Generator, after: int = 0)
     edges = np.unique(np.concatenate([begins[begins >= after], [after, len(bars)]]))
     bid = prices_of(bars)[0]
     for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        if end - first < LEAST:
-            raise DataError(
-                f"{bars.source}: {end - first} bars of one contract are too few for a phase-randomised "
-                f"copy ({LEAST} are needed). Fix: use the kind sign, or leave that contract out "
-                "(data.start, data.end)"
-            )
         bid[:, first:end] = phase_randomised_prices(bars.rows(slice(first, end)), generator)
     return with_prices(bars, bid)
 
@@ -406,27 +378,22 @@ def null_markets(
 
 def _check_alike(made: Market, real: Market) -> None:
     """Check that the same compiled programs take both markets. Raises DataError."""
-    table, own = made.data.sessions, real.data.sessions
-    if made.num_sessions != real.num_sessions or not np.array_equal(
-        made.trade_dates, real.trade_dates
-    ):
-        raise DataError(
-            f"{made.bars.source}: it has {made.num_sessions} sessions with decision bars, and the real "
-            f"market has {real.num_sessions} on other dates; use the kind sign, which keeps every stamp"
-        )
-    counts, wanted = (np.asarray(each.last) - np.asarray(each.first) for each in (table, own))
-    if not np.array_equal(counts, wanted):
-        day = made.trade_dates[np.flatnonzero(counts != wanted)[0]]
-        raise DataError(
-            f"{made.bars.source}: the session of {day} has another number of decision bars than the real "
-            "one; use the kind sign, which keeps every stamp"
-        )
-    shapes = [
-        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), each.data) for each in (made, real)
-    ]
-    if shapes[0] != shapes[1]:
-        raise DataError(
-            f"{made.bars.source}: its arrays have other shapes than those of the real market (prices pass "
-            "2^24 ticks in one of them alone); use a coarser tick_size in the contract file, or fewer "
-            "years (data.start)"
-        )
+
+    def form(market: Market) -> dict[str, Any]:
+        table = market.data.sessions
+        decisions = np.asarray(table.last) - np.asarray(table.first) + 1
+        return {
+            "trade dates with decision bars": market.trade_dates.tolist(),
+            "decision bars in each session": decisions.tolist(),
+            "shapes of arrays (do prices pass 2^24 ticks in one of them?)": jax.tree.map(
+                lambda leaf: (leaf.shape, leaf.dtype), market.data
+            ),
+        }
+
+    own = form(real)
+    for what, found in form(made).items():
+        if found != own[what]:
+            raise DataError(
+                f"{made.bars.source}: it has other {what} than the real market; use the kind sign, which "
+                "keeps every stamp, or a coarser tick_size in the contract file"
+            )
