@@ -246,7 +246,7 @@ def test_reprs_are_short_and_say_what_the_thing_is(bars):
     shown = {
         "RunConfig(": config,
         "TradingEnv(task=manage": env,
-        "Market(ES, 6,826 bars": market,
+        "Market(ES, 5 sessions, 6,826 bars": market,
         "Bars(ES, 3,000 bars of 60 s": bars,
         "EnvParams(market of 6,826 bars": params,
         "LoadedPolicy(ppo": jt.load_policy(OLD),

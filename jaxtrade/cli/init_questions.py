@@ -22,6 +22,7 @@ from jaxtrade.data.contracts import (
     Kind,
     known_contract,
     load_contract,
+    unknown_market,
 )
 from jaxtrade.data.examine import (
     CLEAR,
@@ -35,7 +36,6 @@ from jaxtrade.data.examine import (
     fits,
     market_named,
     price_unit,
-    require_known,
 )
 from jaxtrade.data.formats.recognise import StatedKeys, UsualMeaning
 from jaxtrade.data.read.stamps import known_zone
@@ -199,7 +199,7 @@ def contract_for(
     if known is not None:
         return known, _keys(known)
     if not interactive:
-        require_known(market)
+        raise unknown_market(f"market '{market}'", market)
     return new_contract(seen, market.upper(), folder)
 
 

@@ -15,7 +15,6 @@ and their micros).
 from __future__ import annotations
 
 import csv
-import difflib
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -215,22 +214,25 @@ def get_contract(symbol: str) -> Contract:
     market's contract.
     """
     contract = CONTRACTS.get(symbol.upper())
-    if contract is not None:
-        return contract
-    others = shipped_contracts()
-    if symbol.upper() in others:
-        raise ConfigError(
-            f"data.market = '{symbol}': unknown market, but a shipped contract has this name; set "
-            f"data.contract={symbol.upper()} instead (--contract {symbol.upper()}; "
-            f"contract='{symbol.upper()}' in Python)"
-        )
-    near = difflib.get_close_matches(symbol.upper(), CONTRACTS, n=1, cutoff=0.4)
-    hint = f"; did you mean '{near[0]}'?" if near else "."
-    raise ConfigError(
-        f"data.market = '{symbol}': unknown market (known: {', '.join(CONTRACTS)}){hint} Shipped "
-        f"contracts: {', '.join(others)} (data.contract=NAME). For any other market, a share for "
-        "example, write its figures into a file (docs/data.md, Markets) and set data.contract=FILE "
-        "(--contract FILE; contract='FILE' in Python)"
+    if contract is None:
+        raise unknown_market(f"data.market = '{symbol}'", symbol)
+    return contract
+
+
+def unknown_market(where: str, symbol: str) -> ConfigError:
+    """Make the error for a symbol of no known market.
+
+    where: the key or argument that names it.
+    """
+    others, name = shipped_contracts(), symbol.upper()
+    near = suggest(name, CONTRACTS)
+    if name in others:
+        near = f"; set data.contract={name} (--contract {name}; contract='{name}' in Python)"
+    return ConfigError(
+        f"{where}: unknown market (markets: {', '.join(CONTRACTS)}; shipped contracts: "
+        f"{', '.join(others)}){near}. For any other market, a share for example, write its figures into "
+        "a file (docs/data.md, Markets) and set data.contract=FILE (--contract FILE; contract='FILE' in "
+        "Python)"
     )
 
 
@@ -363,10 +365,4 @@ def contract_named(given: Contract | str) -> Contract:
         return known
     if Path(given).is_file():
         return load_contract(given)
-    near = suggest(given.upper(), [*CONTRACTS, *shipped_contracts()])
-    raise ConfigError(
-        f"contract '{given}': not one that jaxtrade knows (markets: {', '.join(CONTRACTS)}; shipped "
-        f"contracts: {', '.join(shipped_contracts())}), and no such file{near}. For another market, "
-        "write its figures into a YAML file (docs/data.md, Markets) and give the file's name, or a "
-        "jaxtrade.Contract"
-    )
+    raise unknown_market(f"contract '{given}': no such file, and", given)

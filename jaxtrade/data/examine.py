@@ -17,14 +17,14 @@ from jaxtrade.data.calendar.schedule import (
     trade_dates,
     years_of,
 )
-from jaxtrade.data.contracts import CONTRACTS, Contract, known_contract, shipped_contracts
+from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.formats.recognise import FileLayout, StatedKeys
 from jaxtrade.data.read.bars import Stamp, keys_of
 from jaxtrade.data.read.grammar import LAST, has_offset
 from jaxtrade.data.read.stamps import USUAL, known_zone, parse_stamps, proven_order, utc_of
 from jaxtrade.data.read.tabular import Table, read_table
 from jaxtrade.data.read.validate import drop_spreads, map_columns, newest_first, product_of
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.errors import DataError
 
 SAMPLE = 20_000  # prices by which decimals and the smallest step are found
 MOST_DECIMALS = 12
@@ -315,16 +315,3 @@ def _compute_closed_share(utc: np.ndarray, bar_seconds: int, contract: Contract)
         return None
     inside = find_sessions(schedule, utc, trade_dates(utc, contract))[1]
     return float(1 - inside.mean())
-
-
-def require_known(symbol: str) -> Contract:
-    """Return the contract of a symbol. Raises ConfigError with the known ones."""
-    contract = known_contract(symbol)
-    if not contract:
-        raise ConfigError(
-            f"market '{symbol}': not one that jaxtrade knows (known: {', '.join(CONTRACTS)}; shipped "
-            f"contracts: {', '.join(shipped_contracts())}); write its figures into a file and give "
-            "--contract FILE (docs/data.md, Markets), or run jaxtrade init on a terminal, which asks for "
-            "them"
-        )
-    return contract

@@ -69,6 +69,20 @@ class Markets:
     extent: str
     facts: dict[str, Any]
 
+    def __repr__(self) -> str:
+        dates = (
+            [f"{self.trade_dates.min()} .. {self.trade_dates.max()}"] if self.num_sessions else []
+        )
+        return short_repr(
+            type(self).__name__,
+            self.name,
+            self.extent,
+            *dates,
+            "synthetic" if self.synthetic else "real",
+            several(len(self.notes), "note"),
+            f"sha256 {self.fingerprint[:12]}",
+        )
+
     @property
     def parts(self) -> tuple[Any, ...]:
         """What is traded, scored and evaluated apart; each part is `Markets` of one part."""
@@ -111,7 +125,7 @@ class Markets:
         return any(bool(member.bars.volume.any()) for member in self.members)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Market(Markets):
     """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
@@ -134,19 +148,6 @@ class Market(Markets):
     columns: tuple[str, ...]
     fingerprint: str
     notes: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        dates = [str(self.trade_dates[i]) for i in (0, -1) if self.num_sessions]
-        return short_repr(
-            "Market",
-            self.contract.symbol,
-            several(len(self.bars), "bar"),
-            f"{several(self.num_sessions, 'session')} {' .. '.join(dates)}",
-            "synthetic" if self.synthetic else "real",
-            several(len(self.columns), "feature column"),
-            several(len(self.notes), "note"),
-            f"sha256 {self.fingerprint[:12]}",
-        )
 
     @property
     def members(self) -> tuple[Market, ...]:

@@ -23,7 +23,7 @@ from jaxtrade.data.market import Market, Markets, load_member
 from jaxtrade.data.members import member_configs
 from jaxtrade.data.sources import ACCOUNT
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.text import several, short_repr
+from jaxtrade.text import several
 from jaxtrade.types import (
     IntrabarPath,
     JointMarket,
@@ -56,7 +56,7 @@ def load_markets(config: RunConfig) -> Any:
 # symbol, because the first decision of each symbol has a whole window of its own bars before it.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MarketSet(Markets):
     """M symbols in one device pytree. Row i of symbol m is row `offsets[m] + i` of `data`.
 
@@ -73,17 +73,6 @@ class MarketSet(Markets):
     fingerprint: str
     offsets: np.ndarray
     session_offsets: np.ndarray
-
-    def __repr__(self) -> str:
-        return short_repr(
-            "MarketSet",
-            *(
-                f"{member.name}: {several(len(member.bars), 'bar')}, "
-                f"{several(member.num_sessions, 'session')}"
-                for member in self.members
-            ),
-            f"sha256 {self.fingerprint[:12]}",
-        )
 
     @property
     def parts(self) -> tuple[Market, ...]:
@@ -237,7 +226,7 @@ class Joint(NamedTuple):
     symbol: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Portfolio(Markets):
     """Several markets held jointly, with their shared bars on the device.
 
@@ -306,14 +295,6 @@ class Portfolio(Markets):
                 "bar_seconds": self.bar_seconds,
             }
         }
-
-    def __repr__(self) -> str:
-        return short_repr(
-            "Portfolio",
-            *self.symbols,
-            several(len(self.times), "shared bar"),
-            several(self.num_sessions, "session"),
-        )
 
 
 class _Rows(NamedTuple):
