@@ -164,7 +164,7 @@ def test_contracts_go_by_name(tmp_path):
 def test_a_contract_that_is_not_known_names_the_choices():
     with refused(
         "contract 'QQQ': ",
-        "(markets: NQ, ES, ",
+        "(known: NQ, ES, ",
         "shipped contracts: 6B, ",
         "GOOG, SPY)",
         "docs/data.md",

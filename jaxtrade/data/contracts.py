@@ -229,7 +229,7 @@ def unknown_market(where: str, symbol: str) -> ConfigError:
     if name in others:
         near = f"; set data.contract={name} (--contract {name}; contract='{name}' in Python)"
     return ConfigError(
-        f"{where}: unknown market (markets: {', '.join(CONTRACTS)}; shipped contracts: "
+        f"{where}: unknown market (known: {', '.join(CONTRACTS)}; shipped contracts: "
         f"{', '.join(others)}){near}. For any other market, a share for example, write its figures into "
         "a file (docs/data.md, Markets) and set data.contract=FILE (--contract FILE; contract='FILE' in "
         "Python)"

@@ -259,17 +259,13 @@ def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
     high, low = bars.high, bars.low
     top, bottom = np.maximum(high[:-2], high[2:]), np.minimum(low[:-2], low[2:])
     up, down = high[1:-1] - top, bottom - low[1:-1]
-    coarse = least * float(
-        low.min()
-    )  # no larger than the exact threshold, which is computed for few bars only
-    at = np.flatnonzero((up > coarse) | (down > coarse))
-    above, below = up[at] / top[at], down[at] / low[at + 1]
+    above, below = up / top, down / low[1:-1]
     size = np.maximum(above, below)
-    left = np.abs(bars.open[at + 2] / bars.close[at] - 1.0)
+    left = np.abs(bars.open[2:] / bars.close[:-2] - 1.0)
     bad = (size > least) & (left <= TRACE * size)
     if not bad.any():
         return None
-    rows, size = at[bad] + 1, np.where(above >= below, above, -(down[at] / bottom[at]))[bad]
+    rows, size = np.flatnonzero(bad) + 1, np.where(above >= below, above, -down / bottom)[bad]
     first, worst = int(rows[0]), int(np.argmax(np.abs(size)))
     more = (
         ""

@@ -147,9 +147,7 @@ def regular_gaps(bars: Bars) -> BarFinding | None:
     slots = 3600 // bars.bar_seconds
     if slots < 4:
         return None
-    counts = np.bincount(
-        bars.time[sample_rows(len(bars))] % 3600 // bars.bar_seconds, minlength=slots
-    )
+    counts = np.bincount(bars.time % 3600 // bars.bar_seconds, minlength=slots)
     usual = float(np.median(counts))
     empty = counts < EMPTY * usual
     if usual < LEAST_PER_SLOT or not empty.any():
@@ -174,8 +172,7 @@ def halved_bars(bars: Bars) -> BarFinding | None:
     """
     if bars.bar_seconds < LEAST_LENGTH or len(bars) < 100:
         return None
-    rows = sample_rows(len(bars) - 1)
-    rows = rows[bars.time[rows + 1] - bars.time[rows] == bars.bar_seconds]
+    rows = np.flatnonzero(np.diff(bars.time) == bars.bar_seconds)
     body = np.abs(bars.close[rows] - bars.open[rows]).astype(np.float64)
     if not len(rows) or float((bars.high[rows] == bars.low[rows]).mean()) > 0.2:
         return None  # too thin to tell
@@ -282,7 +279,6 @@ def wrong_hours(bars: Bars) -> BarFinding | None:
     )
 
 
-SAMPLE = 1 << 17  # rows of a sample: its median is known to half a percent
 NORMAL = 1.4826  # the standard deviation of a normal variable, over its median absolute deviation
 
 
@@ -297,17 +293,6 @@ class Scale(NamedTuple):
     day: float
 
 
-def sample_rows(count: int) -> np.ndarray:
-    """Return up to SAMPLE row numbers at equal steps (int64).
-
-    The step shares no factor with 60, so that it does not always hit the same minutes.
-    """
-    step = max(1, count // SAMPLE)
-    while math.gcd(step, 60) != 1:
-        step += 1
-    return np.arange(0, count, step)
-
-
 def bars_per_date(bars: Bars) -> float:
     """Return how many bars a trade date usually has."""
     return float(np.median(bars.date_ends - bars.date_starts))
@@ -319,9 +304,7 @@ def scale_of(bars: Bars) -> Scale:
     The median ignores up to half of the moves, so bad prints and splits do not enter. Moves of zero
     are left out: in a thin market most moves are zero, and the median would be, too.
     """
-    rows = sample_rows(len(bars) - 1)
-    close = bars.close[rows].astype(np.float64)
-    moves = np.abs(bars.close[rows + 1] / close - 1.0)
+    moves = np.abs(bars.close[1:] / bars.close[:-1] - 1.0)
     moves = moves[moves > 0]
     if not len(moves):
         return Scale(math.inf, math.inf)

@@ -11,10 +11,12 @@ import gzip
 import io
 import zipfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from csv import reader
 from dataclasses import dataclass, field, replace
 from datetime import date
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -576,45 +578,61 @@ class TextFile(NamedTuple):
     rows: int = 0
 
 
+def _texts(
+    file: Path | io.BytesIO, source: str, wanted: Callable[[str], object], most: int = MAX_BYTES
+) -> list[tuple[str, bytes]]:
+    """Return (name without folders, content) of the wanted files of a zip archive, by name.
+
+    Raises DataError if the archive is damaged, or if they unpack to more than `most` bytes.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = [info for info in archive.infolist() if wanted(info.filename)]
+            if sum(info.file_size for info in infos) > most:
+                raise DataError(f"{source}: unpacks to more than {most} bytes. Fix: split it")
+            found = [(PurePosixPath(info.filename).name, unpack(archive, info)) for info in infos]
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+    ) as error:
+        raise DataError(
+            f"{source}: the zip archive is damaged, encrypted or of an unknown kind ({error}). Fix: copy "
+            "or download it again, or extract its CSV file"
+        ) from None
+    return sorted(found, key=itemgetter(0))
+
+
+def _is_text(name: str) -> bool:
+    return name.lower().endswith(SUFFIXES) and not name.startswith("__MACOSX")
+
+
 def unzip(raw: bytes, source: str) -> tuple[bytes, tuple[TextFile, ...]]:
     """Return (the lines of all text files in the order of their names, the files).
 
     Raises DataError if there is none, if the archive is damaged, or if it unpacks to more
     than MAX_BYTES.
     """
-    try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            infos = sorted(
-                (
-                    info
-                    for info in archive.infolist()
-                    if info.filename.lower().endswith(SUFFIXES)
-                    and not info.filename.startswith("__MACOSX")
-                ),
-                key=lambda info: PurePosixPath(info.filename).name,
-            )
-            if sum(info.file_size for info in infos) > MAX_BYTES:
-                raise DataError(f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it")
-            texts = [unpack(archive, info).rstrip(b"\r\n") for info in infos]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DataError(
-            f"{source}: the zip archive is damaged, encrypted or of an unknown kind ({error}). Fix: copy "
-            "or download it again, or extract its CSV file"
-        ) from None
-    if not infos:
+    texts = [
+        (name, text.rstrip(b"\r\n")) for name, text in _texts(io.BytesIO(raw), source, _is_text)
+    ]
+    if not texts:
         raise DataError(
             f"{source}: the zip archive holds no .csv or .txt file. Fix: give the file with the bars"
         )
     members = tuple(
-        TextFile(PurePosixPath(info.filename).name, text.count(b"\n") + 1 if len(infos) > 1 else 0)
-        for info, text in zip(infos, texts, strict=True)
+        TextFile(name, text.count(b"\n") + 1 if len(texts) > 1 else 0)
+        for name, text in texts
         if text
     )
     if not members:
         raise DataError(
             f"{source}: the files in the zip archive are empty. Fix: export the bars again"
         )
-    return b"\n".join(text for text in texts if text) + b"\n", members
+    return b"\n".join(text for _, text in texts if text) + b"\n", members
 
 
 def gunzip(raw: bytes, source: str) -> bytes:
@@ -648,20 +666,9 @@ def joined_days(folder: Path) -> tuple[bytes, int]:
     """
     days: dict[str, dict[str, bytes]] = {"trade": {}, "quote": {}}
     for path in sorted(folder.glob("*.zip")):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                for info in archive.infolist():
-                    if named := LEAN_NAME.fullmatch(info.filename):
-                        if info.file_size > MOST_BYTES:
-                            raise DataError(
-                                f"{path}: {info.filename} unpacks to {info.file_size} bytes, more than "
-                                f"the {MOST_BYTES} of a day. Fix: copy it again"
-                            )
-                        days[named["kind"]][info.filename] = unpack(archive, info)
-        except (zipfile.BadZipFile, OSError) as error:
-            raise DataError(
-                f"{path}: cannot be read as a zip archive ({error}). Fix: copy it again"
-            ) from None
+        for name, text in _texts(path, str(path), LEAN_NAME.fullmatch, MOST_BYTES):
+            if named := LEAN_NAME.fullmatch(name):
+                days[named["kind"]][name] = text
     chosen = days["trade"] or days["quote"]
     if not chosen:
         raise DataError(
