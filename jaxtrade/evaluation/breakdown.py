@@ -19,14 +19,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.result import EvaluationResult
-from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, day_lots, holm, interval
+from jaxtrade.evaluation.statistics import (
+    MIN_DAYS,
+    IntervalEstimate,
+    block_days,
+    day_lots,
+    holm,
+    interval,
+)
+from jaxtrade.evaluation.statistics.resampling import block_count, make_undefined
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.formatting import at, format_number, money
 from jaxtrade.text import align, several
@@ -43,51 +50,16 @@ TERCILES = ("low", "middle", "high")
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class TradeCell:
-    """Trades of one kind, in dollars net of costs.
+Cell = dict[str, Any]  # metrics of the trades of one value of a property, see `trade_cell`
 
-    trades: their number.
-    days: trade dates with such a trade.
-    total, mean: their sum, and per trade.
-    interval: 95 %, of the mean.
-    p: of a mean of 0, two-sided, corrected for the cells of the table. Each is None where `why`
-        says so.
+
+def breakdown(result: EvaluationResult, market: MarketData) -> dict[str, Any]:
+    """Break down the trades of the first agent, the policy, in the schema of the report's section.
+
+    `whole` has all trades together, without a correction, `tables` one table for each property.
+
+    market: the bars of the evaluation.
     """
-
-    name: str
-    trades: int
-    days: int
-    total: float | None = None
-    mean: float | None = None
-    interval: Interval | None = None
-    p: float | None = None
-    why: str | None = None
-
-
-@dataclass(frozen=True)
-class TradeTable:
-    """All trades by one property. by: its name."""
-
-    by: str
-    cells: tuple[TradeCell, ...]
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """The trades of one agent by several properties.
-
-    whole: all of them together, without a correction.
-    """
-
-    agent: str
-    whole: TradeCell
-    tables: tuple[TradeTable, ...]
-    notes: tuple[str, ...]
-
-
-def breakdown(result: EvaluationResult, market: MarketData) -> Breakdown:
-    """Break down the trades of the first agent, the policy. market: the bars of the evaluation."""
     chosen = result.agents[0]
     trades = chosen.trades
     properties: list[tuple[str, list[str], Callable[[str], Any]]] = [
@@ -100,11 +72,16 @@ def breakdown(result: EvaluationResult, market: MarketData) -> Breakdown:
             lambda name: ExitReason[name.upper()],
         ),
     ]
-    tables = tuple(trade_table(by, names, trades, order) for by, names, order in properties)
-    return Breakdown(chosen.name, trade_cell("all trades", trades), tables, _notes(tables))
+    tables = {by: trade_cells(names, trades, order) for by, names, order in properties}
+    return {
+        "agent": chosen.name,
+        "whole": trade_cell("all trades", trades),
+        "tables": [{"by": by, "cells": cells} for by, cells in tables.items()],
+        "notes": _notes(tables["volatility"]),
+    }
 
 
-def _notes(tables: Sequence[TradeTable]) -> tuple[str, ...]:
+def _notes(by_volatility: Sequence[Cell]) -> list[str]:
     notes = [
         "half hour: of the entry, on the exchange's clock; weekday: of the trade date",
         f"volatility: the ATR at the decision among those of the {PAST} sessions before, in thirds; it is known at the "
@@ -113,9 +90,9 @@ def _notes(tables: Sequence[TradeTable]) -> tuple[str, ...]:
         f"cells with fewer than {MIN_TRADES} trades are blank; intervals need {MIN_DAYS} days; p is corrected for the "
         "cells of its table (Holm)",
     ]
-    if any(cell.name == UNKNOWN for table in tables for cell in table.cells):
+    if any(cell["name"] == UNKNOWN for cell in by_volatility):
         notes.append(f"volatility {UNKNOWN}: fewer than {MIN_PAST} sessions came before")
-    return tuple(notes)
+    return notes
 
 
 def half_hours(result: EvaluationResult, trades: Trades) -> list[str]:
@@ -166,107 +143,99 @@ def volatility_terciles(result: EvaluationResult, market: MarketData, trades: Tr
     return names
 
 
-def trade_table(
-    by: str, names: Sequence[str], trades: Trades, order: Callable[[str], Any]
-) -> TradeTable:
-    """Make one cell for each name that occurs, sorted by `order`. names: one for each trade."""
+def trade_cells(names: Sequence[str], trades: Trades, order: Callable[[str], Any]) -> list[Cell]:
+    """Make one cell for each name that occurs, sorted by `order`, with p corrected for all of them.
+
+    names: one for each trade.
+    """
     column = np.asarray(names, dtype=str)
     cells = [
         trade_cell(name, trades.where(column == name)) for name in sorted(set(names), key=order)
     ]
-    tested = {i: cell.p for i, cell in enumerate(cells) if cell.p is not None}
-    for i, p in zip(tested, holm(np.array(list(tested.values()))), strict=True):
-        cells[i] = replace(cells[i], p=float(p))
-    return TradeTable(by, tuple(cells))
+    tested = [cell for cell in cells if cell["p"] is not None]
+    for cell, p in zip(tested, holm(np.array([each["p"] for each in tested])), strict=True):
+        cell["p"] = float(p)
+    return cells
 
 
-def trade_cell(name: str, trades: Trades, seed: int = 0) -> TradeCell:
-    """Compute the metrics of some trades, with p before any correction.
+def trade_cell(name: str, trades: Trades, seed: int = 0) -> Cell:
+    """Compute the metrics of some trades: count, days, total and mean in dollars, p.
+
+    The mean has value, low, high (95 %), and `why`, the reason of what is None; p is the one before
+    any correction.
 
     seed: of the draws of days.
+    """
+    count, days = len(trades), len(np.unique(trades.session))
+    total, p = int(trades.net.sum()) / 1000, None
+    if count < MIN_TRADES:
+        why = f"{several(count, 'trade')}; a figure needs {MIN_TRADES}"
+        total, mean = None, make_undefined(why)
+    elif days < MIN_DAYS:
+        why = f"{several(days, 'day')}; an interval needs {MIN_DAYS}"
+        mean = IntervalEstimate(total / count, why=why)
+    else:
+        mean, p = _mean_by_days(trades, total / count, seed)
+    return {
+        "name": name,
+        "count": count,
+        "days": days,
+        "total": total,
+        "p": p,
+        "mean": mean._asdict(),
+    }
+
+
+def _mean_by_days(trades: Trades, mean: float, seed: int) -> tuple[IntervalEstimate, float | None]:
+    """Resample the days: the interval of the mean, and the two-sided p of a mean of 0.
+
+    p is from Student's t; None where the days show no spread.
     """
     from scipy.special import stdtr  # takes a moment to load
 
     session, place = np.unique(trades.session, return_inverse=True)
-    count, days = len(trades), len(session)
-    if count < MIN_TRADES:
-        return TradeCell(
-            name, count, days, why=f"{several(count, 'trade')}; a figure needs {MIN_TRADES}"
-        )
-    net = trades.net / 1000
-    total = int(trades.net.sum()) / 1000
-    cell = TradeCell(name, count, days, total, total / count)
-    if days < MIN_DAYS:
-        return replace(cell, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS}")
-    profit, number = np.bincount(place, net), np.bincount(place).astype(np.float64)
+    days = len(session)
+    profit, number = np.bincount(place, trades.net / 1000), np.bincount(place).astype(np.float64)
     block = block_days(days)
     lots = day_lots(np.random.default_rng([seed, days, block]), days, block, DRAWS)
     means = (lots @ profit) / (lots @ number)
-    spread, freedom = float(means.std()), max(days / block, 2.0) - 1.0
-    if spread <= 1e-9 * max(1.0, abs(total / count)):
-        return replace(cell, why="every day has the same mean, so the days show no spread")
-    return replace(
-        cell,
-        interval=interval(means, total / count, freedom),
-        # Two-sided p of a mean of 0, from Student's t.
-        p=float(
-            2 * stdtr(freedom, -abs(total / count) / (spread * math.sqrt((freedom + 1) / freedom)))
-        ),
+    spread, freedom = float(means.std()), block_count(days, block) - 1.0
+    if spread <= 1e-9 * max(1.0, abs(mean)):
+        why = "every day has the same mean, so the days show no spread"
+        return IntervalEstimate(mean, why=why), None
+    error = spread * math.sqrt((freedom + 1) / freedom)
+    return (
+        IntervalEstimate(mean, *interval(means, mean, freedom)),
+        float(2 * stdtr(freedom, -abs(mean) / error)),
     )
 
 
-def table(found: Breakdown) -> str:
+def table(document: dict[str, Any]) -> str:
     """Format the breakdown as text, one table below the other."""
     blocks = [
-        [f"net profit of '{found.agent}' by trade, account rules off"],
-        _lines("", [found.whole]),
+        [f"net profit of '{document['agent']}' by trade, account rules off"],
+        _lines("", [document["whole"]]),
     ]
-    blocks += [_lines(each.by, each.cells) for each in found.tables if each.cells]
+    blocks += [_lines(**each) for each in document["tables"] if each["cells"]]
     return "\n\n".join("\n".join(lines) for lines in blocks) + "".join(
-        f"\nNOTE: {note}" for note in found.notes
+        f"\nNOTE: {note}" for note in document["notes"]
     )
 
 
-def _lines(by: str, cells: Sequence[TradeCell]) -> list[str]:
+def _lines(by: str, cells: Sequence[Cell]) -> list[str]:
     head = (by, "trades", "days", "total", "per trade", "95 % interval", "p (Holm)" if by else "p")
     return align([head, *(_row(cell) for cell in cells)])
 
 
-def _row(cell: TradeCell) -> tuple[str, ...]:
-    ends = cell.interval or (None,)
+def _row(cell: Cell) -> tuple[str, ...]:
+    mean, p = cell["mean"], cell["p"]
+    ends = [mean["low"]] if mean["low"] is None else [mean["low"], mean["high"]]
     return (
-        f"  {cell.name.replace('_', ' ')}",
-        f"{cell.trades:,}",
-        f"{cell.days:,}",
-        money(cell.total),
-        money(cell.mean),
-        " to ".join(money(end) for end in ends),
-        "<0.001" if cell.p is not None and cell.p < 0.001 else format_number(cell.p, "ratio", 3),
+        f"  {cell['name'].replace('_', ' ')}",
+        f"{cell['count']:,}",
+        f"{cell['days']:,}",
+        money(cell["total"]),
+        money(mean["value"]),
+        " to ".join(map(money, ends)),
+        "<0.001" if p is not None and p < 0.001 else format_number(p, "ratio", 3),
     )
-
-
-def to_json(found: Breakdown) -> dict[str, Any]:
-    """Return JSON values, in the schema of the report's section.
-
-    Money is dollars. `why` is the reason of what is None.
-    """
-    return {
-        "agent": found.agent,
-        "whole": _cell(found.whole),
-        "tables": [
-            {"by": each.by, "cells": [_cell(cell) for cell in each.cells]} for each in found.tables
-        ],
-        "notes": list(found.notes),
-    }
-
-
-def _cell(cell: TradeCell) -> dict[str, Any]:
-    low, high = cell.interval or (None, None)
-    return {
-        "name": cell.name,
-        "count": cell.trades,
-        "days": cell.days,
-        "total": cell.total,
-        "p": cell.p,
-        "mean": {"value": cell.mean, "low": low, "high": high, "why": cell.why},
-    }

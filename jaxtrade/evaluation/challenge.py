@@ -21,7 +21,6 @@ too narrow for that.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,73 +38,34 @@ from jaxtrade.evaluation.challenge_accounts import (
 )
 from jaxtrade.evaluation.record import DecisionBars, Record
 from jaxtrade.evaluation.result import EvaluationResult
-from jaxtrade.evaluation.statistics import MIN_DAYS, Interval, block_days, interval
-from jaxtrade.evaluation.statistics.resampling import day_blocks
+from jaxtrade.evaluation.statistics import MIN_DAYS, block_days, interval
+from jaxtrade.evaluation.statistics.resampling import block_count, day_blocks
 from jaxtrade.formatting import NOT_AVAILABLE, format_number, name_agent, share
 from jaxtrade.text import align, several
 
 _AT_ONCE = 20_000  # accounts
-_FATES = 5  # rows of `_fates`
 
 
 DEFAULT = AccountDraws()
 
 
 class Odds(NamedTuple):
-    """A share of accounts.
+    """A share of accounts, with 95 % from `low` to `high`.
 
     monte_carlo: its standard error from the number of accounts.
     days: standard error from the days.
-    interval: 95 %. The last two are None where `why` says so.
+    why: the reason of what is None.
     """
 
-    value: float
-    monte_carlo: float
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    monte_carlo: float | None = None
     days: float | None = None
-    interval: Interval | None = None
     why: str | None = None
 
 
-class AccountOdds(NamedTuple):
-    """How accounts of one agent fare.
-
-    The first four shares sum to 1; one that the rules make impossible is None.
-
-    passed: the target was reached.
-    bust, daily_loss: the account failed before that.
-    time_out: neither, after the last session.
-    lost_after: passed, and failed later; None unless the rules let an account go on after
-        its target.
-    days_to_pass: median number of sessions of the accounts that passed, the last one included; None
-        if none did.
-    """
-
-    passed: Odds | None
-    bust: Odds | None
-    daily_loss: Odds | None
-    time_out: Odds | None
-    lost_after: Odds | None
-    days_to_pass: float | None
-
-
-@dataclass(frozen=True)
-class PassProbability:
-    """The odds of each agent under one account.
-
-    An agent whose odds cannot be given is None, and `why` has the reason.
-
-    rules: of the account, in words.
-    sessions: their number, from which accounts were drawn.
-    block: consecutive sessions that are drawn together.
-    """
-
-    rules: str
-    sessions: int
-    block: int
-    draws: AccountDraws
-    agents: dict[str, AccountOdds | None]
-    why: dict[str, str]
-    notes: tuple[str, ...]
+FATES = ("passed", "bust", "daily_loss", "time_out", "lost_after")
 
 
 def why_not_simulated(env: TradingEnv, params: EnvParams) -> str:
@@ -137,13 +97,16 @@ def check(env: TradingEnv, params: EnvParams, draws: AccountDraws) -> None:
 
 def pass_probability(
     result: EvaluationResult, env: TradingEnv, params: EnvParams, draws: AccountDraws = DEFAULT
-) -> PassProbability:
+) -> dict[str, Any]:
     """Simulate evaluation accounts of each agent of an evaluation, from its strategy pass.
 
     All agents meet the same draws of days, so that differences between them are less noisy. An
     agent's accounts are also played in time order, and must end as those of its account pass did.
     If they do not, the agent acts on something that outlives a session, such as a memory, and has
-    no odds.
+    no odds, and `why` says so.
+
+    Returns JSON values, in the schema of the report's section: the rules in words, how accounts
+    were drawn, notes, and for each agent what `account_odds` returns.
 
     Args:
         result: of `evaluate`, in both passes.
@@ -155,24 +118,32 @@ def pass_probability(
     check(env, params, draws)
     decisions = result.decisions
     days, block = len(decisions.ids), block_days(len(decisions.ids))
-    found: dict[str, AccountOdds | None] = {}
-    why: dict[str, str] = {}
+    found: dict[str, dict[str, Any]] = {}
     for agent in result.agents:
         challenge = Challenge(
             session_paths(agent.strategy, decisions, params, env.config), params.account
         )
-        found[agent.name] = None
         in_order = ends_in_order(challenge, np.arange(days)[None, :])[0]
         if np.array_equal(in_order, recorded_ends(agent.account, decisions)):
             found[agent.name] = account_odds(challenge, draws)
         else:
-            why[agent.name] = (
+            why = (
                 "its accounts end otherwise than its sessions say, so it acts on something that "
                 "outlives a session (a memory, or the account itself)"
             )
-    return PassProbability(
-        rules_text(result.settings), days, block, draws, found, why, _notes(challenge)
-    )
+            found[agent.name] = _outcome(dict.fromkeys(FATES, Odds(why=why)), None)
+    return {
+        "rules": rules_text(result.settings),
+        "days": days,
+        "block": block,
+        "horizon": draws.horizon,
+        "accounts": draws.accounts,
+        "point_accounts": POINT * draws.accounts,
+        "resamples": draws.draws,
+        "seed": draws.seed,
+        "agents": found,
+        "notes": _notes(challenge),
+    }
 
 
 def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
@@ -183,8 +154,19 @@ def recorded_ends(account: Record, decisions: DecisionBars) -> np.ndarray:
     return ends
 
 
-def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
-    """Estimate the odds under resampled sessions, with both errors."""
+def account_odds(challenge: Challenge, draws: AccountDraws) -> dict[str, Any]:
+    """Estimate how accounts fare under resampled sessions, with both errors, as JSON values.
+
+    passed: the target was reached.
+    bust, daily_loss: the account failed before that.
+    time_out: neither, after the last session. These four shares sum to 1; one that the rules make
+        impossible is None.
+    lost_after: passed, and failed later; None unless the rules let an account go on after its
+        target.
+    days_to_pass: median number of sessions of the accounts that passed, the last one included; None
+        if none did.
+    monte_carlo, day_error: the errors of `passed`.
+    """
     days = challenge.sessions
     block = block_days(days)
     generator = np.random.default_rng([draws.seed, days, draws.horizon])
@@ -192,28 +174,36 @@ def account_odds(challenge: Challenge, draws: AccountDraws) -> AccountOdds:
     found = play_accounts(challenge, orders)
     point = _fates(challenge, found)
     few = days < MIN_DAYS
-    shares = np.zeros((0, _FATES)) if few else _outer(challenge, draws, generator, block)
-    target = challenge.target < OFF
-    possible = (
-        target,
-        challenge.drawdown < OFF,
-        challenge.fails,
-        True,
-        target and not challenge.stop_at_target,
+    shares = np.zeros((0, len(FATES))) if few else _outer(challenge, draws, generator, block)
+    no_target = challenge.target >= OFF
+    impossible = (
+        no_target and "the account has no target",
+        challenge.drawdown >= OFF and "the account has no drawdown",
+        not challenge.fails and "no daily loss ends the account",
+        False,
+        (no_target or challenge.stop_at_target) and "an account ends at its target",
     )
-    odds = (
-        _odds(point[i], shares[:, i], draws, days) if can else None
-        for i, can in enumerate(possible)
-    )
+    odds = {
+        fate: Odds(why=why) if why else _odds(point[i], shares[:, i], draws, days)
+        for i, (fate, why) in enumerate(zip(FATES, impossible, strict=True))
+    }
     lasted = found.passed[found.passed > 0]
-    median = float(np.median(lasted)) if len(lasted) else None
-    return AccountOdds(*odds, days_to_pass=median)
+    return _outcome(odds, float(np.median(lasted)) if len(lasted) else None)
+
+
+def _outcome(odds: dict[str, Odds], days_to_pass: float | None) -> dict[str, Any]:
+    return {
+        **{fate: each._asdict() for fate, each in odds.items()},
+        "days_to_pass": days_to_pass,
+        "monte_carlo": odds["passed"].monte_carlo,
+        "day_error": odds["passed"].days,
+    }
 
 
 def _fates(challenge: Challenge, found: AccountFates) -> np.ndarray:
-    """Classify what became of n accounts (bool[_FATES, n]).
+    """Classify what became of n accounts (bool[fates, n]).
 
-    The fates: passed, bust, daily loss, out of time, and failed after the target.
+    The rows are in the order of `FATES`.
     """
     passed, bust, daily = found.passed > 0, found.bust > 0, found.daily > 0
     fates = [passed, ~passed & bust, ~passed & daily & ~bust, ~(passed | bust | daily)]
@@ -224,7 +214,7 @@ def _fates(challenge: Challenge, found: AccountFates) -> np.ndarray:
 def _outer(
     challenge: Challenge, draws: AccountDraws, generator: np.random.Generator, block: int
 ) -> np.ndarray:
-    """Return the shares of the fates on each draw of the days (float64[draws, _FATES])."""
+    """Return the shares of the fates on each draw of the days (float64[draws, fates])."""
     days, accounts = challenge.sessions, draws.accounts
     worlds = day_blocks(generator, draws.draws, days, days, block)
     at_once = max(1, _AT_ONCE // accounts)
@@ -234,7 +224,7 @@ def _outer(
         inner = day_blocks(generator, len(chosen) * accounts, draws.horizon, days, block)
         orders = chosen[np.repeat(np.arange(len(chosen)), accounts)[:, None], inner]
         fates = _fates(challenge, play_accounts(challenge, orders))
-        shares.append(fates.reshape(_FATES, -1, accounts).mean(axis=2).T)
+        shares.append(fates.reshape(len(FATES), -1, accounts).mean(axis=2).T)
     return np.concatenate(shares)
 
 
@@ -247,22 +237,19 @@ def _odds(happened: np.ndarray, shares: np.ndarray, draws: AccountDraws, days: i
     """
     value = float(happened.mean())
     error = math.sqrt(value * (1 - value) / len(happened))
+    known = Odds(value, monte_carlo=error)
     if not len(shares):
-        return Odds(
-            value, error, why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more"
-        )
+        return known._replace(why=f"{several(days, 'day')}; an interval needs {MIN_DAYS} or more")
     if np.ptp(shares) == 0:
-        return Odds(
-            value,
-            error,
-            why=f"{value:g} on every draw of the days, which tells nothing about other days",
+        return known._replace(
+            why=f"{value:g} on every draw of the days, which tells nothing about other days"
         )
     noise = float(np.mean(shares * (1 - shares))) / (
         draws.accounts - 1
     )  # variance that m accounts explain
     spread = math.sqrt(max(0.0, float(shares.var(ddof=1)) - noise))
-    low, high = interval(shares, value, max(days / block_days(days), 2.0) - 1.0)
-    return Odds(value, error, spread, Interval(max(low, 0.0), min(high, 1.0)))
+    low, high = interval(shares, value, block_count(days, block_days(days)) - 1.0)
+    return known._replace(low=max(low, 0.0), high=min(high, 1.0), days=spread)
 
 
 def rules_text(settings: dict[str, Any]) -> str:
@@ -288,7 +275,7 @@ def rules_text(settings: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _notes(challenge: Challenge) -> tuple[str, ...]:
+def _notes(challenge: Challenge) -> list[str]:
     days = challenge.sessions
     notes = [
         "the Monte Carlo error shrinks with more accounts (--accounts), the error of the days only with more days"
@@ -303,7 +290,7 @@ def _notes(challenge: Challenge) -> tuple[str, ...]:
         )
     if challenge.target >= OFF:
         notes.append("passed is n/a: the account has no target")
-    return tuple(notes)
+    return notes
 
 
 HEAD = (
@@ -319,107 +306,46 @@ HEAD = (
 )
 
 
-def table(found: PassProbability) -> str:
+def table(document: dict[str, Any]) -> str:
     """Format the odds with agents as rows.
 
     Monte Carlo and days: the two standard errors of `passed`.
     """
-    draws = found.draws
+    agents = document["agents"]
     lines = [
-        f"pass probability of an evaluation account within {several(draws.horizon, 'session')}",
-        found.rules,
-        f"{POINT * draws.accounts:,} accounts over {several(found.sessions, 'session')} drawn in blocks of "
-        f"{found.block}; {draws.draws:,} draws of the sessions themselves with {draws.accounts:,} accounts "
-        "each",
+        f"pass probability of an evaluation account within {several(document['horizon'], 'session')}",
+        document["rules"],
+        f"{document['point_accounts']:,} accounts over {several(document['days'], 'session')} drawn in blocks of "
+        f"{document['block']}; {document['resamples']:,} draws of the sessions themselves with "
+        f"{document['accounts']:,} accounts each",
         "",
-        *align([HEAD, *(_row(name, each) for name, each in found.agents.items())]),
+        *align([HEAD, *(_row(name, each) for name, each in agents.items())]),
     ]
     lost = [
-        f"{name}: {share(each.lost_after.value)} of its accounts passed and failed later"
-        for name, each in found.agents.items()
-        if each and each.lost_after
+        f"{name}: {share(lost)} of its accounts passed and failed later"
+        for name, each in agents.items()
+        if (lost := each["lost_after"]["value"]) is not None
     ]
-    notes = [
-        *lost,
-        *(f"{name}: {NOT_AVAILABLE}, {reason}" for name, reason in found.why.items()),
-        *found.notes,
+    unknown = [
+        f"{name}: {NOT_AVAILABLE}, {each['time_out']['why']}"
+        for name, each in agents.items()
+        if each["time_out"]["value"] is None
     ]
-    return "\n".join([*lines, *(f"NOTE: {note}" for note in notes)])
+    return "\n".join([*lines, *(f"NOTE: {note}" for note in [*lost, *unknown, *document["notes"]])])
 
 
-def _row(name: str, odds: AccountOdds | None) -> tuple[str, ...]:
-    passed = getattr(odds, "passed", None)
-    ends = passed and passed.interval
+def _row(name: str, odds: dict[str, Any]) -> tuple[str, ...]:
+    passed, median = odds["passed"], odds["days_to_pass"]
     return (
         name_agent(name),
-        share(getattr(passed, "value", None)),
+        share(passed["value"]),
         *(
-            NOT_AVAILABLE if (error := getattr(passed, name, None)) is None else f"+-{share(error)}"
-            for name in ("monte_carlo", "days")
+            NOT_AVAILABLE if passed[error] is None else f"+-{share(passed[error])}"
+            for error in ("monte_carlo", "days")
         ),
-        f"{share(ends.low)} to {share(ends.high)}" if ends else NOT_AVAILABLE,
-        *(
-            share(getattr(getattr(odds, fate, None), "value", None))
-            for fate in ("bust", "daily_loss", "time_out")
-        ),
-        f"{odds.days_to_pass:g}" if odds and odds.days_to_pass is not None else NOT_AVAILABLE,
+        NOT_AVAILABLE
+        if passed["low"] is None
+        else f"{share(passed['low'])} to {share(passed['high'])}",
+        *(share(odds[fate]["value"]) for fate in ("bust", "daily_loss", "time_out")),
+        NOT_AVAILABLE if median is None else f"{median:g}",
     )
-
-
-def to_json(found: PassProbability) -> dict[str, Any]:
-    """Return JSON values.
-
-    A share has `value`, `low` and `high` (95 %), `monte_carlo` and `days` (standard errors) and
-    `why`, the reason of what is None.
-    """
-    draws = found.draws
-    return {
-        "rules": found.rules,
-        "days": found.sessions,
-        "block": found.block,
-        "horizon": draws.horizon,
-        "accounts": draws.accounts,
-        "point_accounts": POINT * draws.accounts,
-        "resamples": draws.draws,
-        "seed": draws.seed,
-        "agents": {
-            name: _outcome(each, found.why.get(name)) for name, each in found.agents.items()
-        },
-        "notes": list(found.notes),
-    }
-
-
-WHY_NONE = {  # of a share that is not given although the agent has odds
-    "passed": "the account has no target",
-    "bust": "the account has no drawdown",
-    "daily_loss": "no daily loss ends the account",
-    "time_out": None,
-    "lost_after": "an account ends at its target",
-}
-
-
-def _outcome(odds: AccountOdds | None, why: str | None) -> dict[str, Any]:
-    shares = {
-        name: _estimate(getattr(odds, name, None), reason if odds else why)
-        for name, reason in WHY_NONE.items()
-    }
-    passed = shares["passed"]
-    return {
-        **shares,
-        "days_to_pass": odds.days_to_pass if odds else None,
-        "monte_carlo": passed["monte_carlo"],
-        "day_error": passed["days"],
-    }
-
-
-def _estimate(odds: Odds | None, why: str | None) -> dict[str, Any]:
-    value, monte_carlo, days, ends, why = odds or (None, None, None, None, why)
-    low, high = ends or (None, None)
-    return {
-        "value": value,
-        "low": low,
-        "high": high,
-        "monte_carlo": monte_carlo,
-        "days": days,
-        "why": why,
-    }

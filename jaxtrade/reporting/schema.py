@@ -64,10 +64,10 @@ symbols: of an account that holds several, strategy pass, what each contributed:
     dollars in few points, and its metrics.
     costs: all but slippage.
 
-challenge: P(pass an evaluation account), as `evaluation.challenge.to_json`.
+challenge: P(pass an evaluation account), as `evaluation.challenge.pass_probability`.
 costs, intrabar, latency: net profit under other assumptions, as `evaluation.grids.Grid.to_json`.
 breakdown: trades by half hour, weekday, volatility tercile and exit reason, as
-    `evaluation.breakdown.to_json`.
+    `evaluation.breakdown.breakdown`.
 attribution: which parts of the observation the policy uses, as
     `evaluation.attribution.SlotAttribution.to_json`.
 

@@ -211,11 +211,10 @@ def study_run(request: Request, draws: AccountDraws | None, broken_down: bool) -
         if draws is not None:
             screen.phase("simulating", f"accounts of {len(result.agents)} agents")
             odds = challenge.pass_probability(result, own.env, params, draws)
-            document["pass_probability"] = challenge.to_json(odds)
+            document["pass_probability"] = odds
             text.append(challenge.table(odds))
         if broken_down:
-            parts = breakdown.breakdown(result, own.single.data)
-            document["breakdown"] = breakdown.to_json(parts)
+            parts = document["breakdown"] = breakdown.breakdown(result, own.single.data)
             text.append(breakdown.table(parts))
     notes = [label, *subject.notes()]
     subject.keep(documents)

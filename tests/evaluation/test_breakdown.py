@@ -17,9 +17,8 @@ from jaxtrade.evaluation.breakdown import (
     UNKNOWN,
     breakdown,
     table,
-    to_json,
     trade_cell,
-    trade_table,
+    trade_cells,
     volatility_terciles,
 )
 from jaxtrade.evaluation.evaluators import evaluate
@@ -43,9 +42,11 @@ def test_a_cell_by_hand():
     """
     net = [30 if i % 2 == 0 else (-16 if (i // 2) % 3 == 0 else 8) for i in range(24)]
     cell = trade_cell("x", trades_of(net, [i // 2 for i in range(24)]))
-    assert (cell.trades, cell.days, cell.total, cell.mean, cell.why) == (24, 12, 360.0, 15.0, None)
-    assert 0 < cell.interval.low < 15 < cell.interval.high < 30
-    assert 0 < cell.p < 0.05
+    mean = cell["mean"]
+    assert (cell["count"], cell["days"], cell["total"]) == (24, 12, 360.0)
+    assert (mean["value"], mean["why"]) == (15.0, None)
+    assert 0 < mean["low"] < 15 < mean["high"] < 30
+    assert 0 < cell["p"] < 0.05
 
 
 def test_the_days_are_drawn_not_the_trades():
@@ -57,9 +58,9 @@ def test_the_days_are_drawn_not_the_trades():
     many = trade_cell(
         "x", trades_of(np.repeat(daily, 100).tolist(), np.repeat(np.arange(10), 100).tolist())
     )
-    assert (one.mean, many.mean) == (5.0, 5.0)
-    assert many.interval == pytest.approx(one.interval)
-    assert many.p == pytest.approx(one.p)
+    assert (one["mean"]["value"], many["mean"]["value"]) == (5.0, 5.0)
+    assert many["mean"] == pytest.approx(one["mean"])
+    assert many["p"] == pytest.approx(one["p"])
 
 
 @pytest.mark.slow
@@ -70,9 +71,8 @@ def test_a_fair_cell_is_called_significant_one_time_in_twenty():
     found = []
     for seed in range(200):
         net = np.repeat(rng.normal(0, 60, 30), 3) + rng.normal(0, 20, 90)
-        found.append(
-            trade_cell("x", trades_of(net.round().astype(int).tolist(), session.tolist()), seed).p
-        )
+        trades = trades_of(net.round().astype(int).tolist(), session.tolist())
+        found.append(trade_cell("x", trades, seed)["p"])
     assert 0.01 <= np.mean([p is not None and p < 0.05 for p in found]) <= 0.09
 
 
@@ -86,9 +86,10 @@ def test_a_fair_cell_is_called_significant_one_time_in_twenty():
 )
 def test_what_cannot_be_known_says_why(net, session, why):
     cell = trade_cell("x", trades_of(net, session))
-    assert (cell.interval, cell.p) == (None, None)
-    assert not missing(cell.why or "", *why)
-    assert (cell.mean is None) == (cell.total is None) == (len(net) < 10)
+    mean = cell["mean"]
+    assert (mean["low"], mean["high"], cell["p"]) == (None, None, None)
+    assert not missing(mean["why"] or "", *why)
+    assert (mean["value"] is None) == (cell["total"] is None) == (len(net) < 10)
 
 
 def test_p_values_of_a_table_are_corrected_together():
@@ -96,12 +97,12 @@ def test_p_values_of_a_table_are_corrected_together():
     net = rng.normal(8, 20, 120).round().astype(int).tolist()
     names, session = [f"{i % 4}" for i in range(120)], [i // 4 for i in range(120)]
     trades = trades_of(net, session)
-    alone = [trade_cell(name, trades.where(np.array(names) == name)).p for name in "0123"]
-    found = [cell.p for cell in trade_table("kind", names, trades, str).cells]
+    alone = [trade_cell(name, trades.where(np.array(names) == name))["p"] for name in "0123"]
+    found = [cell["p"] for cell in trade_cells(names, trades, str)]
     assert found == holm(np.array(alone)).tolist()
-    few = trade_table("kind", [*names, "rare"], trades_of([*net, 1], [*session, 0]), str)
+    few = trade_cells([*names, "rare"], trades_of([*net, 1], [*session, 0]), str)
     # a blank cell is no test
-    assert [cell.p for cell in few.cells] == [*found, None]
+    assert [cell["p"] for cell in few] == [*found, None]
 
 
 @pytest.mark.slow
@@ -112,8 +113,12 @@ def test_kinds_of_hand_worked_trades():
     market = hand_market(12)
     result = evaluated(market, baselines.buy_and_hold)
     found = breakdown(result, market.data)
-    assert (found.agent, found.whole.trades, found.whole.total) == ("buy_hold", 12, 550.08)
-    by = {each.by: [(cell.name, cell.trades) for cell in each.cells] for each in found.tables}
+    whole = found["whole"]
+    assert (found["agent"], whole["count"], whole["total"]) == ("buy_hold", 12, 550.08)
+    by = {
+        each["by"]: [(cell["name"], cell["count"]) for cell in each["cells"]]
+        for each in found["tables"]
+    }
     assert by == {
         "half hour": [("09:30", 12)],
         "weekday": [
@@ -131,8 +136,8 @@ def test_kinds_of_hand_worked_trades():
         ],  # every bar has the same range; five sessions have too few before
         "exit reason": [("flat", 12)],
     }
-    assert found.whole.mean == pytest.approx(45.84)
-    document = json.loads(json.dumps(to_json(found), allow_nan=False))
+    assert whole["mean"]["value"] == pytest.approx(45.84)
+    document = json.loads(json.dumps(found, allow_nan=False))
     assert document["tables"][1]["cells"][0] == {
         "name": "Monday",
         "count": 1,
@@ -189,14 +194,14 @@ def test_bundled_es():
     result = evaluate(env, params, market, held, config, agents)
     found, trades = breakdown(result, market.data), result.agents[0].trades
     frame = result.trades
-    for each in found.tables:
-        assert sum(cell.trades for cell in each.cells) == len(trades)
-        for cell in each.cells:
-            assert (cell.total is None) == (cell.trades < 10)
+    for each in found["tables"]:
+        assert sum(cell["count"] for cell in each["cells"]) == len(trades)
+        for cell in each["cells"]:
+            assert (cell["total"] is None) == (cell["count"] < 10)
     entered = [f"{stamp.hour:02d}:{30 * (stamp.minute // 30):02d}" for stamp in frame["entry_time"]]
-    halves = {cell.name: cell for cell in found.tables[0].cells}
+    halves = {cell["name"]: cell for cell in found["tables"][0]["cells"]}
     assert set(halves) == set(entered)
-    some = max(halves, key=lambda name: halves[name].trades)
+    some = max(halves, key=lambda name: halves[name]["count"])
     own = trades.net[np.array(entered) == some]
-    assert (halves[some].trades, halves[some].total) == (len(own), own.sum() / 1000)
+    assert (halves[some]["count"], halves[some]["total"]) == (len(own), own.sum() / 1000)
     assert "account rules off" in table(found)

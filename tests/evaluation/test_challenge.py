@@ -16,7 +16,7 @@ from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import baselines, challenge
 from jaxtrade.evaluation.account_draws import AccountDraws
 from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.evaluation.challenge import account_odds, pass_probability, why_not_simulated
+from jaxtrade.evaluation.challenge import FATES, account_odds, pass_probability, why_not_simulated
 from jaxtrade.evaluation.challenge_accounts import (
     Challenge,
     SessionPaths,
@@ -207,12 +207,13 @@ def test_both_errors():
         for each in (few, many)
     ]
     for each in odds:
-        passed = each.passed
-        assert passed.monte_carlo == math.sqrt(passed.value * (1 - passed.value) / 1000)
-        assert passed.interval.low < passed.value < passed.interval.high
-        assert passed.value + each.bust.value + each.time_out.value == pytest.approx(1)
-        assert (each.daily_loss, each.lost_after) == (None, None)
-    assert odds[0].passed.days > 2 * odds[1].passed.days
+        value = {fate: each[fate]["value"] for fate in FATES}
+        passed, p = each["passed"], value["passed"]
+        assert passed["monte_carlo"] == each["monte_carlo"] == math.sqrt(p * (1 - p) / 1000)
+        assert passed["low"] < p < passed["high"]
+        assert p + value["bust"] + value["time_out"] == pytest.approx(1)
+        assert (value["daily_loss"], value["lost_after"]) == (None, None)
+    assert odds[0]["day_error"] > 2 * odds[1]["day_error"]
 
 
 @pytest.mark.parametrize(("min_days", "days"), [(0, 5.0), (8, 8.0)])
@@ -223,8 +224,9 @@ def test_equal_days_leave_no_error_of_the_days(min_days, days):
     paths = paths_of([[(600_000, 600_000, 600_000)]] * 12)
     rules = account(profit_target=3000.0, drawdown=2500.0, min_days=min_days)
     odds = account_odds(Challenge(paths, rules), FEW)
-    assert (odds.passed.value, odds.passed.interval, odds.days_to_pass) == (1.0, None, days)
-    assert "every draw" in odds.passed.why
+    passed = odds["passed"]
+    assert (passed["value"], passed["low"], odds["days_to_pass"]) == (1.0, None, days)
+    assert "every draw" in passed["why"]
 
 
 def wary(env):
@@ -248,7 +250,7 @@ def test_what_is_reported_of_an_evaluation():
     result = evaluated(MARKET, baselines.buy_and_hold, lambda _: baselines.flat(), wary, **rules)
     env, params, _ = setup(MARKET, MARKET.every, **rules)
     found = pass_probability(result, env, params, FEW)
-    document = json.loads(json.dumps(challenge.to_json(found), allow_nan=False))
+    document = json.loads(json.dumps(found, allow_nan=False))
     counts = [document[name] for name in ("days", "block", "accounts", "resamples")]
     assert counts == [8, 2, 50, 100]
     flat, held = document["agents"]["flat"], document["agents"]["buy_hold"]
@@ -257,13 +259,14 @@ def test_what_is_reported_of_an_evaluation():
     assert "no daily loss" in flat["daily_loss"].pop("why")
     names = ("value", "low", "high", "monte_carlo", "days")
     assert flat["daily_loss"] == dict.fromkeys(names)
-    assert found.agents["wary"] is None
-    assert document["agents"]["wary"]["passed"]["why"] == found.why["wary"]
+    wary_odds = found["agents"]["wary"]
+    assert {wary_odds[fate]["value"] for fate in FATES} == {None}
+    assert "outlives a session" in wary_odds["time_out"]["why"]
     text = challenge.table(found)
     assert not missing(text, "apex_like_50k_2025", "$800", "$1,000", "intraday", "freeze never")
     assert not missing(text, "daily loss off", "500 accounts", "8 sessions", "blocks of 2")
 
-    assert challenge.to_json(pass_probability(result, env, params, FEW)) == challenge.to_json(found)
+    assert pass_probability(result, env, params, FEW) == found
 
 
 @pytest.mark.parametrize(
@@ -287,8 +290,8 @@ def test_an_account_without_target_only_survives_or_not():
         Challenge(fair_walk(20, 60, 150_000, seed=3), account(preset="apex_like_50k_funded_2025")),
         FEW,
     )
-    assert (odds.passed, odds.days_to_pass) == (None, None)
-    assert odds.bust.value + odds.time_out.value == pytest.approx(1)
+    assert (odds["passed"]["value"], odds["days_to_pass"]) == (None, None)
+    assert odds["bust"]["value"] + odds["time_out"]["value"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
