@@ -19,9 +19,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +39,7 @@ from jaxtrade.evaluation.evaluate import lanes_of, standard_agents
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.evaluation.record import EvaluationSteps, Record
 from jaxtrade.evaluation.statistics.resampling import iqm
+from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import Log, align, short_repr
 from jaxtrade.types import SessionSet
 
@@ -62,17 +62,15 @@ class NullJournal:
     def __init__(self, path: Path, facts: Mapping[str, Any]) -> None:
         """Open the journal, or begin it.
 
-        Raises ConfigError if the file belongs to other facts, or is damaged before its last line.
+        Raises ConfigError if the file belongs to other facts, and DataError if it is damaged before
+        its last line.
 
         facts: what the draws depend on, besides their number: kind, seed, digests of configuration
             and data; JSON values.
         """
         self.path, facts = path, {"format": FORMAT, **facts}
         self.known: list[dict[str, float]] = []
-        lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-        if lines and not lines[-1].endswith(b"\n"):
-            lines.pop()
-        rows = [self._row(number, line) for number, line in enumerate(lines, start=1)]
+        rows = read_rows(path) if path.is_file() else []
         wanted, found = json.loads(json.dumps(facts)), rows[0] if rows else {}
         differ = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
         if rows and differ:
@@ -84,13 +82,17 @@ class NullJournal:
                 "again, or move the file away to begin this one"
             )
         for number, row in enumerate(rows[1:], start=2):
-            if row.get("draw") != len(self.known) or not isinstance(row.get("statistics"), dict):
-                raise self._make_error(
-                    number, f"expected draw {len(self.known)} and its statistics, found {row}"
-                )
-            self.known.append(row["statistics"])
-        if lines:
-            os.truncate(path, sum(map(len, lines)))
+            match row:
+                case {"draw": draw, "statistics": dict(known)} if draw == len(self.known):
+                    self.known.append(known)
+                case _:
+                    raise DataError(
+                        f"{path}: line {number}: expected draw {len(self.known)} and its statistics, "
+                        f"found {row}. Fix: remove that line and all after it; their draws are then "
+                        "made again"
+                    )
+        if rows:
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
@@ -107,21 +109,6 @@ class NullJournal:
             file.flush()
             os.fsync(file.fileno())
 
-    def _row(self, number: int, line: bytes) -> dict[str, Any]:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            raise self._make_error(number, "no JSON") from None
-        if not isinstance(row, dict):
-            raise self._make_error(number, f"expected an object, found {row!r}")
-        return row
-
-    def _make_error(self, number: int, what: str) -> ConfigError:
-        return ConfigError(
-            f"{self.path}: line {number}: {what}. Fix: remove that line and all after it; their draws "
-            "are then made again"
-        )
-
 
 EXCEEDANCES = 10  # h
 USUAL_LEVEL = 0.05
@@ -133,63 +120,41 @@ KEPT: dict[NullKind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class NullResult:
-    """A result against null markets.
+class NullResult(NamedTuple):
+    """A result against null markets, as the files have it.
 
     name: whose result it is.
     real: the statistic on the real market.
-    nulls: that of each null market, in the order of the draws.
-    asked: B, the draws asked for.
-    made: the draws made, which are fewer after an early stop.
-    exceedances: how many nulls reach the real value.
     p, floor: see above; the floor is that of the draws asked for.
+    draws_asked: B.
+    draws_made: fewer after an early stop.
+    exceedances: how many nulls reach the real value.
     seed: of the draws.
-    stop: h; None if every draw was to be made.
+    stop_at_exceedances: h; None if every draw was to be made.
+    nulls: the statistic of each null market, in the order of the draws.
     """
 
     name: str
     kind: NullKind
     real: float
-    nulls: tuple[float, ...]
-    asked: int
-    made: int
-    exceedances: int
     p: float
     floor: float
+    draws_asked: int
+    draws_made: int
+    exceedances: int
     seed: int
-    stop: int | None
-
-    @property
-    def stopped_early(self) -> bool:
-        """Whether fewer draws were made than asked for."""
-        return self.made < self.asked
+    stop_at_exceedances: int | None
+    nulls: tuple[float, ...]
 
     def __repr__(self) -> str:
         return short_repr(
             "NullResult",
             self.name,
-            f"{self.kind}:{self.asked}",
+            f"{self.kind}:{self.draws_asked}",
             f"p {self.p:.4f}",
             f"floor {self.floor:.4f}",
-            f"{self.made} draws",
+            f"{self.draws_made} draws",
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON; statistics as they are."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "real": self.real,
-            "p": self.p,
-            "floor": self.floor,
-            "draws_asked": self.asked,
-            "draws_made": self.made,
-            "exceedances": self.exceedances,
-            "seed": self.seed,
-            "stop_at_exceedances": self.stop,
-            "nulls": list(self.nulls),
-        }
 
 
 def pooled_statistic(net: np.ndarray) -> float:
@@ -261,21 +226,22 @@ def null_test(
         name,
         spec.kind,
         real,
-        tuple(nulls[:made]),
+        reached / made if stopped else (1 + reached) / (spec.draws + 1),
+        spec.floor,
         spec.draws,
         made,
         reached,
-        reached / made if stopped else (1 + reached) / (spec.draws + 1),
-        spec.floor,
         seed,
         stop,
+        tuple(nulls[:made]),
     )
 
 
 def p_text(result: NullResult) -> str:
     """Format the p-value with its limit: `0.0100 (its floor)`, `0.7143 (10 of 14, stopped)`."""
-    if result.stop and result.exceedances >= result.stop:
-        return f"{result.p:.4f} ({result.exceedances} of {result.made}, stopped)"
+    stop = result.stop_at_exceedances
+    if stop and result.exceedances >= stop:
+        return f"{result.p:.4f} ({result.exceedances} of {result.draws_made}, stopped)"
     return f"{result.p:.4f}{' (its floor)' if result.exceedances == 0 else ''}"
 
 
@@ -290,7 +256,7 @@ def null_document(
         "format": 1,
         **facts,
         "notes": list(notes),
-        "results": {name: each.to_json() for name, each in results.items()},
+        "results": {name: each._asdict() for name, each in results.items()},
     }
 
 
@@ -307,26 +273,26 @@ def null_table(results: Sequence[NullResult], notes: Sequence[str] = ()) -> str:
             f"{float(np.median(each.nulls)):,.2f}",
             f"{max(each.nulls):,.2f}",
             f"{each.exceedances}",
-            f"{each.made}",
+            f"{each.draws_made}",
             p_text(each),
         ]
         for each in results
     ]
     lines = [
-        f"null markets {first.kind}:{first.asked}, seed {first.seed}: {KEPT[first.kind]}",
+        f"null markets {first.kind}:{first.draws_asked}, seed {first.seed}: {KEPT[first.kind]}",
         "",
         *align(rows),
         "",
-        f"p = (1 + nulls >= real) / ({first.asked} + 1), at least {first.floor:.4f}"
+        f"p = (1 + nulls >= real) / ({first.draws_asked} + 1), at least {first.floor:.4f}"
         + (
-            f"; after {first.stop} nulls >= real it stops, and p = {first.stop} / draws"
-            if first.stop
+            f"; after {first.stop_at_exceedances} nulls >= real it stops, and p = {first.stop_at_exceedances} / draws"
+            if first.stop_at_exceedances
             else ""
         ),
     ]
     if first.floor > USUAL_LEVEL:
         lines.append(
-            f"NOTE: no p-value below {USUAL_LEVEL} is possible with {first.asked} draws; give at least 19"
+            f"NOTE: no p-value below {USUAL_LEVEL} is possible with {first.draws_asked} draws; give at least 19"
         )
     return "\n".join([*lines, *(f"NOTE: {note}" for note in notes)])
 

@@ -41,7 +41,7 @@ statistics: of daily net profit, account rules off. docs/believe_numbers.md expl
         points on noise of the same size.
 
 nulls, other_nulls: the policy against null markets, as one result of a null test writes it
-    (`evaluation.nulls.NullResult.to_json`).
+    (`evaluation.nulls.NullResult`).
 
 trials: what the trial log said of the test sessions when the report was made.
     opened: times that they were looked at until then; the report itself is no look.

@@ -84,7 +84,7 @@ def test_all_nulls_pass_through_one_executable():
     for kind in ("sign", "sessions", "phase", "martingale"):
         results = rule_nulls(env, params, market, sessions, config, NullSpec(kind, 2), 0, stop=None)
         assert list(results) == ["flat", "random", "buy_hold", "sma_cross"]
-        assert {each.made for each in results.values()} == {2}
+        assert {each.draws_made for each in results.values()} == {2}
         assert results["flat"].p == 1.0
         assert len(set(results["random"].nulls)) > 1
     assert step_all._cache_size() == before  # type: ignore[attr-defined]
@@ -163,8 +163,8 @@ REAL = {"good": 5.0, "bad": 0.0}
 def test_it_stops_when_every_agent_is_decided():
     script = Scripted(good=[6.0, *[1.0] * 8, *[7.0] * 90], bad=[1.0] * 99)
     results = run_nulls(script.measure, script.market, REAL, NullSpec("sign", 99), 0)
-    assert (results["bad"].p, results["bad"].made) == (1.0, 10)
-    assert (results["good"].p, results["good"].made) == (10 / 18, 18)
+    assert (results["bad"].p, results["bad"].draws_made) == (1.0, 10)
+    assert (results["good"].p, results["good"].draws_made) == (10 / 18, 18)
     assert script.asked == list(range(18))
 
 

@@ -28,14 +28,14 @@ def test_p_by_hand():
     """Two of 19 nulls reach 5.0, one of them exactly: p = 3 / 20."""
     nulls = [4.0] * 10 + [5.0, 6.0] + [1.0] * 7
     result = null_test("rule", 5.0, nulls, SIGN_19, seed=3)
-    assert (result.p, result.floor, result.exceedances, result.made, result.asked) == (
+    assert (result.p, result.floor, result.exceedances, result.draws_made, result.draws_asked) == (
         3 / 20,
         1 / 20,
         2,
         19,
         19,
     )
-    assert not result.stopped_early
+    assert result.draws_made == result.draws_asked
     best = null_test("rule", 7.0, nulls, SIGN_19, seed=3)
     assert best.p == best.floor == 0.05
     assert p_text(best) == "0.0500 (its floor)"
@@ -46,15 +46,15 @@ def test_the_early_stop_by_hand():
     """The tenth null that reaches 0 is draw 12: p = 10 / 12, and later draws do not matter."""
     nulls = [1.0] * 5 + [-1.0, -1.0] + [0.0] * 5
     result = null_test("rule", 0.0, [*nulls, -1.0, -1.0], SIGN_19, seed=0)
-    assert (result.p, result.made, result.exceedances) == (10 / 12, 12, 10)
-    assert result.stopped_early
+    assert (result.p, result.draws_made, result.exceedances) == (10 / 12, 12, 10)
+    assert result.draws_made < result.draws_asked
     assert result.nulls == tuple(nulls)
     assert p_text(result) == "0.8333 (10 of 12, stopped)"
     assert is_decided(0.0, nulls)
     assert not is_decided(0.0, nulls[:-1])
     assert not is_decided(0.0, nulls, None)
     whole = null_test("rule", 0.0, [*nulls, *[-1.0] * 7], SIGN_19, seed=0, stop=None)
-    assert (whole.p, whole.made) == (11 / 20, 19)
+    assert (whole.p, whole.draws_made) == (11 / 20, 19)
 
 
 def test_missing_draws_and_numbers_are_refused():
@@ -109,7 +109,7 @@ def test_the_table_prints_floor_draws_and_what_is_too_few():
     assert "p = (1 + nulls >= real) / (9 + 1), at least 0.1000" in text
     assert "below 0.05 is possible with 9" in text
     assert text.endswith("NOTE: a note")
-    assert json.loads(json.dumps(result.to_json()))["nulls"] == [1.0] * 9
+    assert json.loads(json.dumps(result._asdict()))["nulls"] == [1.0] * 9
 
 
 # --- the journal ------------------------------------------------------------------------------------------------------
@@ -151,5 +151,5 @@ def test_a_damaged_journal_names_its_line(tmp_path, line):
     NullJournal(path, FACTS)
     with path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(ConfigError, match=r"nulls\.jsonl: line 2: "):
+    with pytest.raises(DataError, match=r"nulls\.jsonl: line 2"):
         NullJournal(path, FACTS)
