@@ -35,7 +35,6 @@ from jaxtrade.evaluation.baselines import forget_episode, keep_carry, random_leg
 from jaxtrade.evaluation.evaluate import agent_key, data_labels, rules_of
 from jaxtrade.evaluation.frames import fills_frame, joint_frame
 from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps, decision_bars, without_rules
-from jaxtrade.evaluation.records import NOT_KEPT, OF_ONE_SYMBOL, PassRecords
 from jaxtrade.evaluation.result import NOTHING, AgentResult, EvaluationResult, floor_of
 from jaxtrade.evaluation.side_by_side import RULE_ENDS
 from jaxtrade.evaluation.trades import BarClock, account_outcome, joint_fills
@@ -411,20 +410,19 @@ class JointResult(EvaluationResult):
     def _trade_columns(self, agent: AgentResult) -> dict[str, np.ndarray]:
         return joint_fills(agent.strategy.event)
 
-    def _pass(self, record: Any) -> PassRecords:
-        return PassRecords(
-            **dict.fromkeys(OF_ONE_SYMBOL, NOT_KEPT),
-            action=record.action,
-            legal=~record.illegal,
-            quantity=record.quantity,
-            equity=record.equity,
-            floor=floor_of(record),
-            account=record.account,
-            active=record.active,
-            end=record.end,
-            profit=record.event.profit,
-            events=joint_fills(record.event),
-        )
+    def _pass(self, record: Any) -> dict[str, np.ndarray]:
+        return {
+            "action": record.action,
+            "legal": ~record.illegal,
+            "quantity": record.quantity,
+            "equity": record.equity,
+            "floor": floor_of(record),
+            "account": record.account,
+            "active": record.active,
+            "end": record.end,
+            "profit": record.event.profit,
+            **{f"event.{name}": values for name, values in joint_fills(record.event).items()},
+        }
 
 
 def evaluate_joint(

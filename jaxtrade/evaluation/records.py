@@ -12,7 +12,7 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,26 +35,7 @@ EARLIEST = (
 LEVEL = 1  # of deflate; higher levels take several times as long and save little on these columns
 PASSES = ("strategy", "account")
 BAR_COLUMNS = ("row", "time", "session", "open", "high", "low", "close")
-STEP_COLUMNS = (
-    "action",
-    "legal",
-    "quantity",
-    "stop",
-    "target",
-    "equity",
-    "high_water",
-    "floor",
-    "account",
-    "active",
-    "end",
-    "reached",
-    "profit",
-)
-FLAGS = ("legal", "active", "reached")
-EVENT_COLUMNS = ("bar", "kind", "quantity", "price", "reason")  # of one symbol
-NOT_KEPT = np.empty(0, np.int64)  # for a column that an evaluation does not have
-OF_ONE_SYMBOL = ("mask", "stop", "target", "high_water", "reached")  # columns that others lack
-OF_SEVERAL = ("profit",)
+FLAGS = ("legal", "active", "reached", "mask")
 DIFFERENCES = (
     "row",
     "time",
@@ -64,6 +45,7 @@ DIFFERENCES = (
     "close",
     "equity",
     "high_water",
+    "event.bar",
     "bar",
     "decision_row",
     "entry_row",
@@ -78,49 +60,30 @@ KINDS = (
 )  # of an event, in the order in which they happen within a bar
 
 
-@dataclass(frozen=True)
-class PassRecords:
-    """One pass of the shown agent: one entry for each of the L decision bars.
+Columns = Mapping[str, np.ndarray]
 
-    An entry is the state after the bar that follows. Of S symbols in one account, quantity is
-    [L, S], and mask, stop, target, high_water and reached have no entries.
-
-    action: int64[L] id of the action, -1 for an order without one.
-    legal: bool[L] whether it was allowed.
-    mask: bool[L, A] legal actions at the decision.
-    quantity: int64[L] contracts held, with sign.
-    stop, target: int64[L] levels in ticks, `ABSENT` for none.
-    equity, high_water: int64[L] mills from the start balance.
-    floor: int64[L] mills, the drawdown floor; `ABSENT` for none.
-    account: int64[L] its number, from 0.
-    active: bool[L] whether it was open when the bar began.
-    end: int64[L] `env.state.EndReason`.
-    reached: bool[L] whether its realised profit had reached the target.
-    profit: int64[L, S] mills, the share of each symbol in the change of equity; without entries for
-        one symbol.
-    events: int64[E] each, in time order; of several symbols as `evaluation.trades.joint_fills`.
-        bar: index 0..L-1 of the decision bar, so the fill is in the bar after it.
-        kind: index in `KINDS`.
-        quantity: contracts with the sign of the position.
-        price: ticks, slippage included.
-        reason: `env.state.ExitReason`, 0 for an entry.
-    """
-
-    action: np.ndarray
-    legal: np.ndarray
-    mask: np.ndarray
-    quantity: np.ndarray
-    stop: np.ndarray
-    target: np.ndarray
-    equity: np.ndarray
-    high_water: np.ndarray
-    floor: np.ndarray
-    account: np.ndarray
-    active: np.ndarray
-    end: np.ndarray
-    reached: np.ndarray
-    events: Mapping[str, np.ndarray]
-    profit: np.ndarray = field(default_factory=lambda: NOT_KEPT)
+# The columns of a pass of the shown agent: one entry for each of the L decision bars, the state
+# after the bar that follows. Of S symbols in one account, quantity is [L, S].
+#
+# action: int64[L] id of the action, -1 for an order without one.
+# legal: bool[L] whether it was allowed.
+# mask: bool[L, A] legal actions at the decision; of one symbol.
+# quantity: int64[L] contracts held, with sign.
+# stop, target: int64[L] levels in ticks, `ABSENT` for none; of one symbol.
+# equity, high_water: int64[L] mills from the start balance; high_water of one symbol.
+# floor: int64[L] mills, the drawdown floor; `ABSENT` for none.
+# account: int64[L] its number, from 0.
+# active: bool[L] whether it was open when the bar began.
+# end: int64[L] `env.state.EndReason`.
+# reached: bool[L] whether its realised profit had reached the target; of one symbol.
+# profit: int64[L, S] mills, the share of each symbol in the change of equity; of several.
+# event.NAME: int64[E] of each fill, in time order; of several symbols as
+#     `evaluation.trades.joint_fills`, else:
+#     bar: index 0..L-1 of the decision bar, so the fill is in the bar after it.
+#     kind: index in `KINDS`.
+#     quantity: contracts with the sign of the position.
+#     price: ticks, slippage included.
+#     reason: `env.state.ExitReason`, 0 for an entry.
 
 
 @dataclass(frozen=True)
@@ -132,7 +95,7 @@ class BarRecords:
     session: int64[B] number of the session, 0..D-1.
     open, high, low, close: int64[B] ticks (mid prices of two-sided bars).
     decision: int64[L] index (0..B-1) of each decision bar; its effects are in the bar after it.
-    strategy, account: the shown agent's passes.
+    strategy, account: the columns of the shown agent's passes, see above.
     trades: agent -> column -> int64[K], as `evaluation.trades.Trades`. Of S symbols in one account
         the bars are those that they share: prices int64[B, S], each in ticks of its symbol; trades
         are fills, as `evaluation.trades.joint_fills`.
@@ -146,9 +109,9 @@ class BarRecords:
     low: np.ndarray
     close: np.ndarray
     decision: np.ndarray
-    strategy: PassRecords
-    account: PassRecords
-    trades: Mapping[str, Mapping[str, np.ndarray]]
+    strategy: Columns
+    account: Columns
+    trades: Mapping[str, Columns]
 
 
 @dataclass(frozen=True)
@@ -209,27 +172,14 @@ def write_records(path: Path, records: EvaluationRecords) -> None:
 
 def _bar_arrays(agents: tuple[str, ...], bars: BarRecords) -> dict[str, np.ndarray]:
     """Return name in the file -> array, of everything but the days."""
-    arrays = {f"bars.{name}": _encode_column(name, getattr(bars, name)) for name in BAR_COLUMNS}
-    for which in PASSES:
-        each: PassRecords = getattr(bars, which)
-        columns = {name: getattr(each, name) for name in STEP_COLUMNS}
-        arrays |= {
-            f"{which}.{name}": _encode_column(name, values)
-            for name, values in columns.items()
-            if values.size
-        }
-        if each.mask.size:
-            arrays[f"{which}.mask"] = np.packbits(each.mask, axis=1)
-        arrays |= {
-            f"{which}.event.{name}": _encode_column(name, values)
-            for name, values in each.events.items()
-        }
-    for number, agent in enumerate(agents):
-        arrays |= {
-            f"trades.{number}.{name}": _encode_column(name, values)
-            for name, values in bars.trades[agent].items()
-        }
-    return arrays
+    groups = {"bars": {name: getattr(bars, name) for name in BAR_COLUMNS}}
+    groups |= {which: getattr(bars, which) for which in PASSES}
+    groups |= {f"trades.{number}": bars.trades[agent] for number, agent in enumerate(agents)}
+    return {
+        f"{group}.{name}": _encode_column(name, values)
+        for group, columns in groups.items()
+        for name, values in columns.items()
+    }
 
 
 def _encode_column(name: str, values: np.ndarray) -> np.ndarray:
@@ -238,7 +188,7 @@ def _encode_column(name: str, values: np.ndarray) -> np.ndarray:
     Flags are bits, differences are stored where they are smaller, and the type is the narrowest.
     """
     if name in FLAGS:
-        return np.packbits(values)
+        return np.packbits(values, axis=-1)
     whole = np.asarray(values, np.int64)
     return _narrow(np.diff(whole, axis=0, prepend=0) if name in DIFFERENCES else whole)
 
@@ -303,57 +253,48 @@ def _records(meta: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Evaluati
 def _bars(
     agents: tuple[str, ...], meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> BarRecords:
-    columns: dict[str, Any] = {name: _whole(name, arrays[f"bars.{name}"]) for name in BAR_COLUMNS}
+    columns: dict[str, Any] = _group("bars", arrays)
     session = columns["session"]
     decision = np.flatnonzero(
         session[1:] == session[:-1]
     )  # every bar of a session but its last, the flat bar
     strategy, account = (
-        _pass(which, len(decision), len(meta["actions"]), arrays) for which in PASSES
+        _group(which, arrays, len(decision), len(meta["actions"])) for which in PASSES
     )
-    trades = {agent: _group(f"trades.{number}.", arrays) for number, agent in enumerate(agents)}
-    if fault := [name for name, values in columns.items() if len(values) != len(session)]:
-        raise ValueError(
-            f"column '{fault[0]}' has {len(columns[fault[0]])} bars, 'session' {len(session)}"
-        )
+    trades = {agent: _group(f"trades.{number}", arrays) for number, agent in enumerate(agents)}
+    for group in (columns, strategy, account):
+        length = len(session if group is columns else decision)
+        for name, values in group.items():
+            if not name.startswith("event.") and len(values) != length:
+                raise ValueError(f"column '{name}' has {len(values)} entries for {length} bars")
     return BarRecords(
         **columns, decision=decision, strategy=strategy, account=account, trades=trades
     )
 
 
-def _pass(which: str, length: int, actions: int, arrays: Mapping[str, np.ndarray]) -> PassRecords:
-    several = f"{which}.profit" in arrays
-    absent = dict.fromkeys(OF_ONE_SYMBOL if several else OF_SEVERAL, NOT_KEPT)
-    columns = {
-        name: _whole(name, arrays[f"{which}.{name}"], length)
-        for name in STEP_COLUMNS
-        if name not in absent
+def _group(
+    group: str,
+    arrays: Mapping[str, np.ndarray],
+    length: int | None = None,
+    actions: int | None = None,
+) -> dict[str, np.ndarray]:
+    """Decode the columns of a group by their names.
+
+    length, actions: entries on the last axis of columns of flags, and of the mask.
+    """
+    names = [name.removeprefix(f"{group}.") for name in arrays if name.startswith(f"{group}.")]
+    return {
+        name: _whole(name, arrays[f"{group}.{name}"], actions if name == "mask" else length)
+        for name in names
     }
-    if not several:
-        masks = np.unpackbits(arrays[f"{which}.mask"], axis=1, count=actions)
-        columns["mask"] = masks.astype(bool)
-    if fault := [name for name, values in columns.items() if len(values) != length]:
-        raise ValueError(
-            f"{which} '{fault[0]}' has {len(columns[fault[0]])} entries for {length} decision bars"
-        )
-    events = _group(f"{which}.event.", arrays)
-    if not several and (lost := set(EVENT_COLUMNS) - set(events)):
-        raise ValueError(f"{which} lacks the fills' {', '.join(sorted(lost))}")
-    return PassRecords(**absent, **columns, events=events)
 
 
-def _group(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Select the columns whose names begin with `prefix`, by the rest of their names."""
-    names = [name.removeprefix(prefix) for name in arrays if name.startswith(prefix)]
-    return {name: _whole(name, arrays[f"{prefix}{name}"]) for name in names}
-
-
-def _whole(name: str, stored: np.ndarray, length: int | None = None) -> np.ndarray:
+def _whole(name: str, stored: np.ndarray, count: int | None = None) -> np.ndarray:
     """Unpack the column that `_encode_column` has packed.
 
-    length: number of entries of a column of flags.
+    count: number of entries on the last axis of a column of flags.
     """
     if name in FLAGS:
-        return np.unpackbits(stored, count=length).astype(bool)
+        return np.unpackbits(stored, axis=-1, count=count).astype(bool)
     values = stored.astype(np.int64)
     return np.cumsum(values, axis=0) if name in DIFFERENCES else values

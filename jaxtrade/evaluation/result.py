@@ -24,10 +24,8 @@ from jaxtrade.evaluation import frames, metrics, results_table
 from jaxtrade.evaluation.record import PASSES, DecisionBars, Pass, Record
 from jaxtrade.evaluation.records import (
     ABSENT,
-    EVENT_COLUMNS,
     BarRecords,
     EvaluationRecords,
-    PassRecords,
 )
 from jaxtrade.evaluation.test_set_history import SplitHistory, history_json
 from jaxtrade.evaluation.trades import (
@@ -375,23 +373,26 @@ class EvaluationResult(Result):
     def _trade_columns(self, agent: AgentResult) -> dict[str, np.ndarray]:
         return {each.name: getattr(agent.trades, each.name) for each in fields(Trades)}
 
-    def _pass(self, record: Record) -> PassRecords:
-        return PassRecords(
-            action=record.action,
-            legal=record.legal,
-            mask=np.asarray(record.mask, bool),
-            quantity=record.quantity,
-            stop=_level(record.stop, record.quantity),
-            target=_level(record.target_level, record.quantity),
-            equity=record.equity,
-            high_water=record.high_water,
-            floor=floor_of(record),
-            account=record.account,
-            active=record.active,
-            end=record.end,
-            reached=record.target,
-            events=dict(zip(EVENT_COLUMNS, fills(record.event), strict=True)),
+    def _pass(self, record: Record) -> dict[str, np.ndarray]:
+        events = zip(
+            ("bar", "kind", "quantity", "price", "reason"), fills(record.event), strict=True
         )
+        return {
+            "action": record.action,
+            "legal": record.legal,
+            "quantity": record.quantity,
+            "stop": _level(record.stop, record.quantity),
+            "target": _level(record.target_level, record.quantity),
+            "equity": record.equity,
+            "high_water": record.high_water,
+            "floor": floor_of(record),
+            "account": record.account,
+            "active": record.active,
+            "end": record.end,
+            "reached": record.target,
+            "mask": np.asarray(record.mask, bool),
+            **{f"event.{name}": values for name, values in events},
+        }
 
 
 def floor_of(record: Any) -> np.ndarray:

@@ -87,7 +87,7 @@ def place_trades(
             int(columns["side"][k]),
             tuple(
                 name
-                for name, allowed in zip(actions, bars.strategy.mask[number[k]], strict=True)
+                for name, allowed in zip(actions, bars.strategy["mask"][number[k]], strict=True)
                 if allowed
             ),
             *_levels(bars, int(number[k]), int(left[k] - entry[k])),
@@ -107,7 +107,7 @@ def _levels(
     """
     if not held:
         return (), None
-    stop, target = bars.strategy.stop[first : first + held], int(bars.strategy.target[first])
+    stop, target = bars.strategy["stop"][first : first + held], int(bars.strategy["target"][first])
     changed = [
         i for i in range(len(stop)) if stop[i] != ABSENT and (i == 0 or stop[i] != stop[i - 1])
     ]

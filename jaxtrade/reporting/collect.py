@@ -20,7 +20,6 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.records import (
     ABSENT,
     BAR_COLUMNS,
-    NOT_KEPT,
     RECORDS,
     BarRecords,
     read_records,
@@ -166,7 +165,7 @@ def _collect(choice: ReportChoice) -> ReportData:
         traded = bars.session[bars.decision[shown_at["bar"]]]
         own["symbols"] = svg.contributions(marked, bars, shown, settings["symbols"])
         found |= {f"profit.{each['symbol']}": each["net"] for each in own["symbols"]["each"]}
-        bars = replace(bars, **dict.fromkeys(BAR_COLUMNS, NOT_KEPT))
+        bars = replace(bars, **dict.fromkeys(BAR_COLUMNS, np.empty(0, np.int64)))
     else:
         traded = shown_at["session"]
         trades = _place_trades(choice.folder / "trades.csv", text, bars, shown, meta["actions"])
@@ -320,18 +319,18 @@ def marked_of(bars: BarRecords, dates: np.ndarray, start: float, clock: PageCloc
     ends = np.array(["", *(reason.name.lower() for reason in EndReason if reason)])
     strategy, account = bars.strategy, bars.account
     floor = np.where(
-        account.active & (account.floor != ABSENT), start + account.floor / 1000, np.nan
+        account["active"] & (account["floor"] != ABSENT), start + account["floor"] / 1000, np.nan
     )
     at = bars.decision + 1
     return MarkedEquity(
         at,
         bars.time[at] + clock.bar_seconds,
         dates[bars.session[bars.decision]].astype(str),
-        start + strategy.equity / 1000,
-        account.account + 1,
-        start + account.equity / 1000,
+        start + strategy["equity"] / 1000,
+        account["account"] + 1,
+        start + account["equity"] / 1000,
         floor,
-        ends[account.end],
+        ends[account["end"]],
         float(start),
         clock,
     )

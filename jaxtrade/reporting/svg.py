@@ -229,7 +229,7 @@ def contributions(
     It has the symbol's profit in few points, and its metrics.
     """
     chosen, fills = extremes(marked.equity, POINTS), bars.trades[shown]
-    profit = np.cumsum(bars.strategy.profit, axis=0) / 1000
+    profit = np.cumsum(bars.strategy["profit"], axis=0) / 1000
     each = []
     for i, symbol in enumerate(symbols):
         own = fills["symbol"] == i
@@ -240,7 +240,7 @@ def contributions(
                 "costs": float(fills["cost"][own].sum() / 1000),
                 "fills": int(own.sum()),
                 "contracts": int(np.abs(fills["quantity"][own]).sum()),
-                "exposure": float((bars.strategy.quantity[:, i] != 0).mean()),
+                "exposure": float((bars.strategy["quantity"][:, i] != 0).mean()),
                 "profit": profit[chosen, i].tolist(),
             }
         )

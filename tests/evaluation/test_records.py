@@ -67,24 +67,26 @@ def test_a_pass_is_read_back_whole(result, found, which):
     record, own = getattr(result.agent("random"), which), getattr(found.bars, which)
     names = "action legal mask quantity equity account high_water active end"
     for name in names.split():
-        assert np.array_equal(getattr(own, name), getattr(record, name)), name
-    assert np.array_equal(own.reached, record.target)
+        assert np.array_equal(own[name], getattr(record, name)), name
+    assert np.array_equal(own["reached"], record.target)
     held = record.quantity != 0
     assert held.any()
-    assert np.array_equal(own.stop[held], record.stop[held])
-    assert (own.stop[~held] == ABSENT).all()
-    assert (own.target[~held] == ABSENT).all()
+    assert np.array_equal(own["stop"][held], record.stop[held])
+    assert (own["stop"][~held] == ABSENT).all()
+    assert (own["target"][~held] == ABSENT).all()
     side = np.sign(record.quantity[held])
-    assert (side * (own.target[held] - own.stop[held]) > 0).all(), (
+    assert (side * (own["target"][held] - own["stop"][held]) > 0).all(), (
         "the target of a long position is above its stop"
     )
-    floor = own.floor
+    floor = own["floor"]
     assert (floor == ABSENT).all() if which == "strategy" else (floor > -(10**9)).all()
 
 
 def test_events_are_the_fills_of_the_trades(result, found):
     """Each entry and each exit of the trade table is one event, with bar and price."""
-    trades, events, bars = result.agent("random").trades, found.bars.strategy.events, found.bars
+    trades, bars = result.agent("random").trades, found.bars
+    names = ("bar", "kind", "quantity", "price", "reason")
+    events = {name: bars.strategy[f"event.{name}"] for name in names}
     assert len(trades) > 5
     row = bars.row[bars.decision[events["bar"]] + 1]
     entered, left = events["kind"] == KINDS.index("entry"), events["kind"] != KINDS.index("entry")

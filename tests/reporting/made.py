@@ -17,7 +17,6 @@ from jaxtrade.evaluation.records import (
     ABSENT,
     BarRecords,
     EvaluationRecords,
-    PassRecords,
     write_records,
 )
 from jaxtrade.evaluation.run_days import evaluated_records
@@ -139,41 +138,34 @@ def _pass(decision, columns, entry, held, length):
     zeros = np.zeros(length, np.int64)
     mask = np.zeros((length, len(ACTIONS)), bool)
     mask[:, :3] = True
-    return PassRecords(
-        zeros,
-        np.ones(length, bool),
-        mask,
-        np.where(stop == ABSENT, 0, 1),
-        stop,
-        target,
-        equity,
-        np.maximum.accumulate(np.maximum(equity, 0)),
-        np.full(length, ABSENT),
-        zeros,
-        np.ones(length, bool),
-        zeros,
-        np.zeros(length, bool),
-        dict.fromkeys(("bar", "kind", "quantity", "price", "reason"), zeros[:0]),
-    )
+    return {
+        "action": zeros,
+        "legal": np.ones(length, bool),
+        "quantity": np.where(stop == ABSENT, 0, 1),
+        "stop": stop,
+        "target": target,
+        "equity": equity,
+        "high_water": np.maximum.accumulate(np.maximum(equity, 0)),
+        "floor": np.full(length, ABSENT),
+        "account": zeros,
+        "active": np.ones(length, bool),
+        "end": zeros,
+        "reached": np.zeros(length, bool),
+        "mask": mask,
+        **{f"event.{name}": zeros[:0] for name in ("bar", "kind", "quantity", "price", "reason")},
+    }
 
 
 def _account(strategy):
     """The same equity in two accounts: the first one ends in the middle."""
-    length = len(strategy.equity)
+    length = len(strategy["equity"])
     half = length // 2
     number = (np.arange(length) >= half).astype(np.int64)
-    equity = strategy.equity - np.where(number, strategy.equity[half - 1], 0)
+    equity = strategy["equity"] - np.where(number, strategy["equity"][half - 1], 0)
     end = np.zeros(length, np.int64)
     end[half - 1] = EndReason.BUST
-    return PassRecords(
-        **{
-            **vars(strategy),
-            "equity": equity,
-            "account": number,
-            "end": end,
-            "floor": np.where(number, -2_500_000, -2_000_000),
-        }
-    )
+    floor = np.where(number, -2_500_000, -2_000_000)
+    return {**strategy, "equity": equity, "account": number, "end": end, "floor": floor}
 
 
 def trade_lines(records, columns):

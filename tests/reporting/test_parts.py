@@ -348,12 +348,8 @@ def test_trades_are_placed_on_their_bars_with_their_levels():
 def test_a_position_without_levels_has_none():
     records, columns = made_records(3, 60, 4)
     size = len(records.bars.decision)
-    bare = dataclasses.replace(
-        records.bars,
-        strategy=dataclasses.replace(
-            records.bars.strategy, stop=np.full(size, ABSENT), target=np.full(size, ABSENT)
-        ),
-    )
+    levels = dict.fromkeys(("stop", "target"), np.full(size, ABSENT))
+    bare = dataclasses.replace(records.bars, strategy=records.bars.strategy | levels)
     found = place_trades([{} for _ in columns["side"]], bare, "greedy", ACTIONS)
     assert {(trade.stop, trade.target) for trade in found} == {(None, None)}
     with pytest.raises(ValueError, match="1 trades, but 12"):
