@@ -279,10 +279,10 @@ best session share | best_session_share | share
 """)
 
 # The figures of `allocate`.
-NET = STRATEGY_ROWS[0]
-JOINT_STRATEGY = rows_of("""
+JOINT_ROWS = rows_of("""
+net profit ($) | net_profit | number
 return (% of start) | return_pct | ratio
-Sharpe (daily, x sqrt 252) | sharpe_daily | ratio
+daily Sharpe | sharpe_daily | ratio
 max drawdown ($) | max_drawdown | number
 round turns | trades | count
 win rate | win_rate | share
@@ -291,15 +291,6 @@ turnover (x start balance) | turnover | ratio
 costs ($) | costs | number
 exposure | exposure | share
 illegal actions | illegal_actions | count
-""")
-JOINT_ACCOUNT = rows_of("""
-accounts | accounts | count
-passed | passed | count
-bust | bust | count
-failed by daily loss | failed_daily_loss | count
-open at end | open_at_end | count
-net profit ($) | net_profit | number
-best session / total | best_session_share | share
 """)
 
 
@@ -406,28 +397,25 @@ def header(document: Mapping[str, Any], brief: bool = False) -> list[str]:
     brief: without the conventions, and the costs and notes of each symbol.
     """
     s = document["settings"]
-    if is_joint(s):
-        return [
-            f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} "
-            f"({s['first_session']} .. {s['last_session']}), {s['decision_bars']:,} decision bars"
-        ]
     of, unit = s["market"], "session"
-    if not (each := document.get("symbols")):
-        costs = [f"costs: {costs_text(s)}"]
+    each, joint = document.get("symbols"), is_joint(s)
+    if not each:
+        costs = [s["costs"] if joint else f"costs: {costs_text(s)}"]
     else:
         of, unit = f"{several(len(each), 'symbol')} ({of})", "trade date"
         wide = max(map(len, each))
         own = (f"  {name:<{wide}}  {costs_text(part['settings'])}" for name, part in each.items())
         costs = [] if brief else ["costs:", *own]
-    fills = (
-        f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
-        f"{several(s['contracts_per_entry'], 'contract')} per entry"
-    )
+    coverage = "" if joint else f", coverage {100 * s['coverage']:.0f} %"
+    if not brief and not joint:
+        costs.append(
+            f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; "
+            f"marks: {s['mark']}; {several(s['contracts_per_entry'], 'contract')} per entry"
+        )
     return [
         f"Evaluation on {of}, {several(s['sessions'], unit)} ({span_of(s)}), "
-        f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
+        f"{s['decision_bars']:,} decision bars{coverage}",
         *costs,
-        *([] if brief else [fills]),
         *(
             f"NOTE: {label}"
             for label in document["labels"]
@@ -449,22 +437,11 @@ def table(
             and what the agents are.
     """
     s, top = document["settings"], [document["verdict"], ""]
-    end = history_lines(history, {} if is_joint(s) else lacking_of(s["sessions"]))
-    body = align(cells_of(document, brief))
-    if is_joint(s):
-        return [
-            *top,
-            f"{s['market']} held jointly, {several(s['sessions'], 'session')} {s['first_session']} .. "
-            f"{s['last_session']}, {s['decision_bars']:,} decisions; {s['costs']}; account {s['account']}",
-            *(f"note: {label}" for label in document["labels"]),
-            "",
-            *body,
-            *end,
-        ]
+    end = history_lines(history, lacking_of(s["sessions"]))
     rules = f"account rules: {rules_text(s['rules'])}"
     if "symbols" in document:
         rules = f"one account for each symbol, start {money(s['start_balance'], 0)}; {rules}"
-    head, rule, *rest = underline(body)
+    head, rule, *rest = underline(align(cells_of(document, brief)))
     about = (f"{name_agent(name)}: {agent['about']}" for name, agent in document["agents"].items())
     foot = [] if brief else [rule, *about, ""]
     return [*top, *header(document, brief), rules, "", head, rule, *rest, *foot, *end]
@@ -493,8 +470,6 @@ def cells_of(document: Mapping[str, Any], brief: bool = False) -> list[list[str]
     """
     agents, alone = document["agents"], one_pass(document)
     cells, symbols = [["", *map(name_agent, agents)]], document.get("symbols")
-    if is_joint(document["settings"]):
-        return cells + joint_cells(document, brief)
     if not symbols:
         title = f"Strategy ({ALONE if alone else 'account rules off'})"
         return cells + pass_cells(document, title, "Account", brief)
@@ -518,31 +493,9 @@ def cells_of(document: Mapping[str, Any], brief: bool = False) -> list[list[str]
     )
 
 
-def shorten(rows: tuple[FigureRow, ...], brief: bool) -> tuple[FigureRow, ...]:
+def shorten(rows: Sequence[FigureRow], brief: bool) -> tuple[FigureRow, ...]:
     """Return the rows of a table that are shown: all, or those of `BRIEF`."""
     return tuple(row for row in rows if not brief or row[1] in BRIEF)
-
-
-def joint_cells(document: Mapping[str, Any], brief: bool = False) -> list[list[str]]:
-    """Return the blocks of both passes of `allocate`."""
-    symbols, agents = document["settings"]["symbols"], document["agents"].values()
-    profits = rows_of("\n".join(f"  of {name} ($) | profit.{name} | number" for name in symbols))
-    cells, blank = [], [""] * len(agents)
-    for title, rows, which in (
-        (
-            "Strategy (account rules off)",
-            (NET, *profits, *shorten(JOINT_STRATEGY, brief)),
-            "strategy",
-        ),
-        (
-            f"Account (rules on: {document['settings']['account']})",
-            shorten(JOINT_ACCOUNT, brief),
-            "account",
-        ),
-    ):
-        cells.append([title, *blank])
-        cells += [metric_row(row, [each[which] for each in agents]) for row in rows]
-    return cells
 
 
 def pass_cells(
@@ -557,10 +510,12 @@ def pass_cells(
     """
     settings, agents = document["settings"], document["agents"].values()
     sessions = settings["sessions"]
-    rows = STRATEGY_ROWS
+    net, *others = JOINT_ROWS if is_joint(settings) else STRATEGY_ROWS
     if BEST in settings:
-        rows = (*rows[:1], *OPTIMUM_ROWS, *rows[1:])
-    rows = shorten(rows, brief)
+        others = [*OPTIMUM_ROWS, *others]
+    symbols = settings["symbols"] if is_joint(settings) else ()
+    of_it = [(f"  of {name} ($)", f"profit.{name}", "number") for name in symbols]
+    rows = (net, *of_it, *shorten(others, brief))
     cells = block(strategy, rows, [each["strategy"] for each in agents], sessions)
     if one_pass(document):
         return cells
