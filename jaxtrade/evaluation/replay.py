@@ -20,9 +20,9 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import MANAGE_SLOTS
 from jaxtrade.env.portfolio.dynamics import PortfolioEnv
 from jaxtrade.env.portfolio.params import Portfolio
-from jaxtrade.env.portfolio.state import PortfolioEvent, PortfolioParams
+from jaxtrade.env.portfolio.state import PortfolioParams
 from jaxtrade.env.rules import NO_FLOOR
-from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
+from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import joint
 from jaxtrade.evaluation.backtest import backtest
@@ -68,18 +68,32 @@ def _session_index(market: Market | Portfolio, session: str) -> int:
     return int(found[0])
 
 
-def _fills(event: Event, i: int, contract: Contract) -> str:
-    """Format the fills in the bar after decision `i`. The leaves of `event` are [L]."""
-    reason = ExitReason(int(event.exit_reason[i])).name.lower()
-    return ", ".join(
-        f"{word} {quantity[i]:+d} @ {price(at[i], contract)}"
-        for word, quantity, at in (
-            ("closed", event.order_exit_quantity, event.order_exit_price),
-            ("opened", event.entry_quantity, event.entry_price),
-            (reason, event.exit_quantity, event.exit_price),
-        )
-        if quantity[i]
-    )
+def _only(params: Any, market: Market | Portfolio, session: str) -> tuple[Any, DecisionBars]:
+    """Return the parameters with one session alone, and its decision bars."""
+    sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
+    return params.replace(sessions=sessions), decision_bars(params.market, sessions)
+
+
+def _fills(
+    event: Any,
+    at: int | tuple[int, int],
+    contract: Contract,
+    kinds: tuple[str, str] = ("order_exit", "entry"),
+    before: str = "",
+) -> list[str]:
+    """Format the fills of a contract in the bar after a decision.
+
+    Args:
+        at: place of decision and symbol in the leaves of `event`.
+        kinds: how the event names what an order closes and opens.
+        before: stands before each fill.
+    """
+    reason = ExitReason(int(event.exit_reason[at])).name.lower()
+    return [
+        f"{before}{word} {quantity:+d} @ {price(getattr(event, f'{kind}_price')[at], contract)}"
+        for word, kind in zip(("closed", "opened", reason), (*kinds, "exit"), strict=True)
+        if (quantity := getattr(event, f"{kind}_quantity")[at])
+    ]
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
@@ -115,9 +129,7 @@ def replay_lines(
 
     session: trade date YYYY-MM-DD. Raises ConfigError if it is not a trade date of the market.
     """
-    sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
-    params = params.replace(sessions=sessions)
-    decisions = decision_bars(market.data, sessions)
+    params, decisions = _only(params, market, session)
     record = backtest(
         env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0)
     )
@@ -175,8 +187,8 @@ def _lines(
         yield (
             f"{closes} {price(closes_at[row], contract):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
             f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
-            f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, contract)}"
-            f"{end}"
+            f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} "
+            f"{', '.join(_fills(record.event, i, contract))}{end}"
         ).rstrip()
 
 
@@ -189,9 +201,7 @@ def joint_lines(
     session: str,
 ) -> Iterator[str]:
     """Yield the `replay_lines` of `allocate`: two header lines, then one line per decision bar."""
-    sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
-    params = params.replace(sessions=sessions)
-    decisions = decision_bars(params.market, sessions)  # type: ignore[arg-type]  # reads its sessions alone
+    params, decisions = _only(params, market, session)
     agent = joint.policy_agent(env, algorithm, policy)
     record = joint.backtest(env, agent, params, decisions, True, jax.random.key(0))
     closes, symbols = np.asarray(market.data.close), market.symbols
@@ -212,29 +222,18 @@ def joint_lines(
         held = record.quantity[i]
         name = env.actions[record.action[i]] if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
+        fills = [
+            fill
+            for s, contract in enumerate(market.contracts)
+            for fill in _fills(
+                record.event, (i, s), contract, ("close", "open"), f"{contract.symbol} "
+            )
+        ]
         yield (
             f"{local(int(market.times[row]) + market.bar_seconds, 'UTC', '%H:%M:%S')} {prices} | {name:<{chosen}} | "
             f"{_dollars(record.equity[i]):>10} {_dollars(record.event.floor[i]):>10} "
-            f"{_joint_fills(record.event, i, market)}{end}"
+            f"{', '.join(fills)}{end}"
         ).rstrip()
-
-
-def _joint_fills(event: PortfolioEvent, i: int, market: Portfolio) -> str:
-    """Format the fills of every symbol in the bar after decision `i`."""
-    return ", ".join(
-        f"{contract.symbol} {word} {quantity[i, s]:+d} @ {price(at[i, s], contract)}"
-        for s, contract in enumerate(market.contracts)
-        for word, quantity, at in (
-            ("closed", event.close_quantity, event.close_price),
-            ("opened", event.open_quantity, event.open_price),
-            (
-                ExitReason(int(event.exit_reason[i, s])).name.lower(),
-                event.exit_quantity,
-                event.exit_price,
-            ),
-        )
-        if quantity[i, s]
-    )
 
 
 # One session of an account pass as plain data: price, trades, equity and floor, for a page that
