@@ -61,9 +61,8 @@ def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
 
 def padded_sessions(sessions: SessionSet, size: int) -> SessionSet:
     """Pad the ids of a session set to `size`, by its first one."""
-    ids = np.asarray(sessions.ids)
-    padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
-    padded[: len(ids)] = ids
+    ids = np.asarray(sessions.ids, np.int32)
+    padded = np.pad(ids, (0, size - len(ids)), constant_values=ids[0] if len(ids) else 0)
     return SessionSet(ids=padded, count=sessions.count)  # type: ignore[arg-type]  # a host leaf
 
 
@@ -87,10 +86,8 @@ def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvPa
 def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> MarketData:
     """Pad a market to `rows` rows, `sessions` sessions, and `falls` falls in each bar."""
     path = market.path
-    if path and path.falls.shape[-1] < falls:
-        wide = np.zeros((*path.falls.shape[:-1], falls), np.int32)
-        wide[..., : path.falls.shape[-1]] = path.falls
-        path = path.replace(falls=wide)
+    if path:
+        path = path.replace(falls=_pad(path.falls, falls, -1))
     by_row: dict[str, Any] = {
         name: getattr(market, name)
         for name in ("open", "high", "low", "close", "tr_sum", "bars_to_flat", "tick_value", "ask")
@@ -106,15 +103,17 @@ def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> 
 
 def _pad_rows(tree: PyTree, rows: int) -> PyTree:
     """Pad every leaf with zeros after its rows."""
+    return jax.tree.map(lambda leaf: _pad(leaf, rows, 0), tree)
 
-    def pad(leaf: Any) -> Any:
-        if len(leaf) == rows:
-            return leaf
-        wide = np.zeros((rows, *leaf.shape[1:]), leaf.dtype)
-        wide[: len(leaf)] = leaf
-        return wide
 
-    return jax.tree.map(pad, tree)
+def _pad(leaf: Any, size: int, axis: int) -> Any:
+    """Pad a leaf with zeros to `size` entries on an axis; one of that size stays as it is."""
+    missing = size - leaf.shape[axis]
+    if not missing:
+        return leaf
+    widths = [(0, 0)] * leaf.ndim
+    widths[axis] = (0, missing)
+    return np.pad(leaf, widths)
 
 
 class SetMember(NamedTuple):
