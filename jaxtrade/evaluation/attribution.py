@@ -14,11 +14,11 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import DAY, local_seconds
 from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
+from jaxtrade.env.state import EnvParams, EnvState, ObservationRef
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import Lane, run_lanes
-from jaxtrade.evaluation.baselines import Agent, PolicyAct
+from jaxtrade.evaluation.baselines import Agent, Decision, PolicyAct
 from jaxtrade.evaluation.evaluate import lanes_of
 from jaxtrade.evaluation.loaded_policy import GivenEnv, GivenObservation
 from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps
@@ -250,7 +250,7 @@ class AblatedAct:
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
+    ) -> Decision:
         del key
         policy, memory, fixed, values = carry
         seen = decide_on(ref, jnp.where(fixed, values, self.env.observe(ref, params)))

@@ -40,7 +40,6 @@ from jaxtrade.env.state import OFF, EndReason, EnvParams
 from jaxtrade.evaluation.baselines import Agent
 from jaxtrade.evaluation.challenge_accounts import Challenge, play_in_order, session_paths
 from jaxtrade.evaluation.record import (
-    PASSES,
     DecisionBars,
     Pass,
     Record,
@@ -250,13 +249,14 @@ def begin_lanes(
     lanes: Sequence[Lane],
     which: Pass,
     rewarded: bool = False,
-    starts: Sequence[AccountStart] | None = None,
 ) -> None:
-    """Begin to compile the program of `run_lanes`, or, with starts, of `run_sessions`.
+    """Begin to compile the program of a pass, as `run_passes` and `run_account` run it.
+
+    With sessions side by side, one program serves both passes.
 
     lanes: a carry may be abstract (`jax.ShapeDtypeStruct`).
     """
-    made = plan_of(env, lanes, which, rewarded, starts)
+    made = plan_of(env, lanes, which, rewarded, _starts(lanes))
     if not programs.find(step_all, (made.parts[0],), (made.shape,)):
         names = ", ".join(lane.agent.name for lane in lanes)
         name = f"{which} pass of {names}, {made.shape.length} bars" + (
@@ -469,22 +469,6 @@ def run_account(
     if not _starts(lanes):
         return run_lanes(env, lanes, "account", rewarded, programs)
     return run_passes(env, lanes, rewarded, programs)["account"]
-
-
-def begin_passes(programs: Programs, env: TradingEnv, lanes: Sequence[Lane]) -> None:
-    """Begin to compile the programs of `run_passes`. lanes: as for `begin_lanes`."""
-    for which in PASSES:
-        begin_lanes(programs, env, lanes, which, starts=_starts(lanes))
-
-
-def begin_account(
-    programs: Programs, env: TradingEnv, lanes: Sequence[Lane], rewarded: bool
-) -> None:
-    """Begin to compile the program of `run_account`.
-
-    With sessions side by side, one program serves both passes.
-    """
-    begin_lanes(programs, env, lanes, "account", rewarded, _starts(lanes))
 
 
 def _starts(lanes: Sequence[Lane]) -> list[AccountStart] | None:

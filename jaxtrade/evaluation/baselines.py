@@ -24,12 +24,15 @@ from jaxtrade.types import Array, Learner, MarketData, PyTree
 NO_ACTION = -1  # an order that matches no action of the task (a baseline that flips its side)
 
 
+Decision = tuple[PyTree, Order, Array]  # carry, order, id of the action
+
+
 class Act(Protocol):
     """One decision. Pure and hashable: it is a static argument of the compiled evaluation."""
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
+    ) -> Decision:
         """Decide: return (carry, order, action).
 
         carry: memory or knowledge of the agent, with constant shapes.
@@ -85,7 +88,7 @@ class PolicyAct:
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
+    ) -> Decision:
         policy, memory = carry
         memory, action, _ = self.algorithm_act(policy, memory, ref, params, key, self.explore)
         order = self.env.decode(jnp.where(ref.mask[action], action, 0), state, params)
@@ -138,7 +141,7 @@ def _action(env: TradingEnv, name: str) -> int:
 
 def _hold_flat(
     carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-) -> tuple[PyTree, Order, Array]:
+) -> Decision:
     del ref, params, key
     return carry, actions.hold(state), jnp.int32(HOLD)
 
@@ -163,7 +166,7 @@ class RandomMasked:
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
+    ) -> Decision:
         action = random_legal(ref, key)
         return carry, self.env.decode(action, state, params), action
 
@@ -187,7 +190,7 @@ class BuyAndHold:
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
+    ) -> Decision:
         del ref, key
         buy = (state.position.quantity == 0) & may_open(self.config, state, params)
         order = actions.hold(state)
@@ -223,7 +226,7 @@ class SignFollower:
 
     def __call__(
         self, carry: Array, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[Array, Order, Array]:
+    ) -> Decision:
         del ref, key
         held = state.position.quantity
         sign = carry[state.row]
@@ -299,7 +302,7 @@ class FunctionAct:
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[PyTree, Order, Array]:
+    ) -> Decision:
         seen, more = self.env.observe(ref, params), {"mask": ref.mask, "key": key}
         given = {name: more[name] for name in self.asked}
         action = (self._on_host if self.host else self._call)(seen, given)

@@ -33,7 +33,7 @@ from jaxtrade.evaluation.statistics import (
     holm,
     interval,
 )
-from jaxtrade.evaluation.statistics.resampling import block_count, make_undefined
+from jaxtrade.evaluation.statistics.resampling import block_count
 from jaxtrade.evaluation.trades import Trades
 from jaxtrade.formatting import at, format_number, money
 from jaxtrade.text import align, several
@@ -170,7 +170,7 @@ def trade_cell(name: str, trades: Trades, seed: int = 0) -> Cell:
     total, p = int(trades.net.sum()) / 1000, None
     if count < MIN_TRADES:
         why = f"{several(count, 'trade')}; a figure needs {MIN_TRADES}"
-        total, mean = None, make_undefined(why)
+        total, mean = None, IntervalEstimate(why=why)
     elif days < MIN_DAYS:
         why = f"{several(days, 'day')}; an interval needs {MIN_DAYS}"
         mean = IntervalEstimate(total / count, why=why)

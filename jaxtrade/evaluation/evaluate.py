@@ -25,14 +25,14 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.backtest import Lane, begin_passes, run_passes
+from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_passes
 from jaxtrade.evaluation.baselines import Agent, FunctionAgent, greedy, make_sampling_agent
 from jaxtrade.evaluation.frames import write_frame
 from jaxtrade.evaluation.metrics import sessions_of
 from jaxtrade.evaluation.optimum import best_profit, share_of
 from jaxtrade.evaluation.padding import for_member, members_of
 from jaxtrade.evaluation.plots import equity, style
-from jaxtrade.evaluation.record import DecisionBars, EvaluationSteps, decision_bars, longest
+from jaxtrade.evaluation.record import PASSES, DecisionBars, EvaluationSteps, decision_bars, longest
 from jaxtrade.evaluation.records import RECORDS, write_records
 from jaxtrade.evaluation.result import NOTHING, AgentResult, Also, EvaluationResult, SetResult
 from jaxtrade.evaluation.results_table import BEST, write_texts
@@ -221,7 +221,9 @@ def begin_evaluation(
     steps: as there.
     """
     agents = standard_agents(env, market, config, algorithm, policy)
-    begin_passes(programs, env, lanes_of(agents, params, market, sessions, config, steps))
+    lanes = lanes_of(agents, params, market, sessions, config, steps)
+    for which in PASSES:
+        begin_lanes(programs, env, lanes, which)
     programs.run_after(
         lambda: agent_key(jax.random.key(config.seed), "any")
     )  # compiles what `evaluate` needs for it

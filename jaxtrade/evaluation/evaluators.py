@@ -20,7 +20,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import joint
-from jaxtrade.evaluation.backtest import Lane, begin_account, run_account
+from jaxtrade.evaluation.backtest import Lane, begin_lanes, run_account
 from jaxtrade.evaluation.baselines import Agent, FunctionAgent, greedy
 from jaxtrade.evaluation.evaluate import (
     begin_evaluation,
@@ -103,7 +103,7 @@ def _side_by_side(
 
 
 def _begin_side_by_side(programs: Programs, env: Any, *given: Any) -> None:
-    begin_account(programs, env, _lanes(env, *given), True)
+    begin_lanes(programs, env, _lanes(env, *given), "account", True)
 
 
 def _agents(

@@ -38,7 +38,7 @@ from jaxtrade.env.state import EnvParams, EnvState, ObservationRef, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.evaluation.attribution import SlotAttribution
 from jaxtrade.evaluation.backtest import run_lanes
-from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Forget, PolicyAct
+from jaxtrade.evaluation.baselines import NO_ACTION, Act, Agent, Decision, Forget, PolicyAct
 from jaxtrade.evaluation.evaluate import lanes_of
 from jaxtrade.evaluation.evaluators import evaluator_of
 from jaxtrade.evaluation.record import EvaluationSteps
@@ -100,7 +100,7 @@ class DelayedAct:
 
     def __call__(
         self, carry: Queue, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[Queue, Order, Array]:
+    ) -> Decision:
         own, order, action = self.act(carry.own, state, ref, params, key)
         action, kept = jnp.asarray(action, jnp.int32), None if self.decodes else order
         now = Waiting(

@@ -548,7 +548,7 @@ def evidence_of(days: WalkDays) -> dict[str, Any]:
         },
         "improvement": {
             name: _plain(
-                IntervalEstimate(None, why=ONE_POLICY)
+                IntervalEstimate(why=ONE_POLICY)
                 if len(net) == 1
                 else probability_of_improvement(net, rule[None], rule=True)
             )

@@ -227,21 +227,8 @@ def _traits(act: Act, forget: Forget, carry: Any, inputs: Any) -> tuple[tuple[bo
     fixed = tuple(
         out is into for out, into in zip(traced.outvars[:size], traced.invars[:size], strict=True)
     )
-    return fixed, _multiplies(traced)
-
-
-def _multiplies(traced: Any) -> bool:
-    """Return whether a jaxpr, or one inside of it, has a matrix product."""
-    for equation in traced.eqns:
-        if equation.primitive.name in PRODUCTS:
-            return True
-        for value in jax.tree.leaves(
-            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
-        ):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns") and _multiplies(inner):
-                return True
-    return False
+    text = str(traced)  # names every primitive, also those of inner programs
+    return fixed, any(name in text for name in PRODUCTS)
 
 
 def partition_carries(group: AgentGroup, carries: PyTree) -> tuple[list[Array], list[Array]]:

@@ -249,7 +249,7 @@ def with_policy(history: SplitHistory, net: np.ndarray, matrix: np.ndarray) -> S
         matrix: as in `with_trials`.
     """
     if history.trials is None:
-        return replace(history, psr=psr(net), dsr=IntervalEstimate(None, why=NO_LOG))
+        return replace(history, psr=psr(net), dsr=IntervalEstimate(why=NO_LOG))
     variance = trial_variance(matrix) if matrix.shape[1] else None
     return replace(history, psr=psr(net), dsr=dsr(net, history.trials, variance))
 

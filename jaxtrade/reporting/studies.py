@@ -275,7 +275,7 @@ def history_now(of: ReportChoice, policy: str, days: SeedDays) -> SplitHistory |
         return replace(
             found.history,
             psr=psr(days.record),
-            dsr=IntervalEstimate(None, why=OF_SET),
+            dsr=IntervalEstimate(why=OF_SET),
             pbo=Overfitting(why=OF_SET),
         )
     return with_policy(with_trials(found.history, found.matrix), days.record, found.matrix)
@@ -350,7 +350,7 @@ def _of_trials(history: SplitHistory | None) -> tuple[IntervalEstimate, Overfitt
     if history and not history.fault and history.dsr and history.pbo:
         return history.dsr, history.pbo
     why = NO_COUNT if history and history.fault else NOT_TEST
-    return IntervalEstimate(None, why=why), Overfitting(why=why)
+    return IntervalEstimate(why=why), Overfitting(why=why)
 
 
 def _spa(days: SeedDays) -> Figures:

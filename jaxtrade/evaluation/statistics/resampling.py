@@ -137,15 +137,10 @@ class IntervalEstimate(NamedTuple):
     why: the reason where any of the three is None, else None.
     """
 
-    value: float | None
+    value: float | None = None
     low: float | None = None
     high: float | None = None
     why: str | None = None
-
-
-def make_undefined(why: str) -> IntervalEstimate:
-    """Make an estimate without a value, with the reason."""
-    return IntervalEstimate(None, why=why)
 
 
 def too_few(days: int, *seeds: int) -> str | None:

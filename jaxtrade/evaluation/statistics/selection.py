@@ -19,7 +19,6 @@ from jaxtrade.evaluation.statistics.resampling import (
     block_days,
     day_lots,
     finite,
-    make_undefined,
     student_over_normal,
     too_few,
 )
@@ -150,7 +149,7 @@ def sharpe(net: np.ndarray, days_per_year: float = 1.0) -> IntervalEstimate:
     """
     of = moments(net)
     if not of:
-        return make_undefined(NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
+        return IntervalEstimate(why=NO_VARIATION if len(net) > 1 else "one day has no Sharpe ratio")
     scale = math.sqrt(days_per_year)
     if why := too_few(of.days):
         return IntervalEstimate(scale * of.ratio, why=why)
@@ -167,7 +166,7 @@ def psr(net: np.ndarray, benchmark: float = 0.0) -> IntervalEstimate:
     """
     of = _usable(net)
     if isinstance(of, str):
-        return make_undefined(of)
+        return IntervalEstimate(why=of)
     low, high = (_NORMAL.cdf((end - benchmark) / standard_error(of)) for end in _ends(of))
     return IntervalEstimate(probabilistic_ratio(of, benchmark), low, high)
 
@@ -185,7 +184,9 @@ def dsr(net: np.ndarray, trials: int, variance: float | None) -> IntervalEstimat
     """
     if variance is None:
         if trials > 1:
-            return make_undefined(f"the spread of the Sharpe ratios of {trials} trials is unknown")
+            return IntervalEstimate(
+                why=f"the spread of the Sharpe ratios of {trials} trials is unknown"
+            )
         variance = 0.0
     return psr(net, best_of_noise(trials, variance))
 
@@ -200,9 +201,11 @@ def min_trl(net: np.ndarray) -> IntervalEstimate:
     """
     of = _usable(net)
     if isinstance(of, str):
-        return make_undefined(of)
+        return IntervalEstimate(why=of)
     if of.ratio <= 0:
-        return make_undefined("the Sharpe ratio is not above the benchmark, so no length is enough")
+        return IntervalEstimate(
+            why="the Sharpe ratio is not above the benchmark, so no length is enough"
+        )
     low, high = (min_track_record_days(of._replace(ratio=end)) for end in reversed(_ends(of)))
     value = min_track_record_days(of)
     if math.isinf(high):
