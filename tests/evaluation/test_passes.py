@@ -86,6 +86,7 @@ def test_an_account_opens_where_the_one_before_has_ended():
     lane = Lane(buy_and_hold(env), params, decisions, jax.random.key(0))
     starts = account_starts(env, lane, run_lanes(env, [lane], "strategy")[0])
     assert np.asarray(starts.balance).tolist() == [0, 45_840, 0, 45_840]
+    assert np.asarray(starts.number).tolist() == [0, 0, 1, 1]
 
 
 def careful(carry, state, ref, params, key):
