@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 from flax import struct
@@ -21,9 +22,7 @@ from jaxtrade.env.state import (
     EnvParams,
     EnvState,
     Event,
-    ObservationRef,
     Order,
-    Slot,
 )
 from jaxtrade.env.tasks.base import RecordKeeper, Task
 from jaxtrade.parts import TASKS
@@ -69,21 +68,15 @@ def _own(state: EnvState) -> EnvState:
     return state.replace(record=state.record.task)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuardedTask(Task):
+@dataclass(frozen=True)
+class GuardedTask:
     """A task whose entries the guards of its configuration limit; all else is that of the task."""
 
     task: Task
+    record: RecordKeeper
 
-    @property
-    def shows_record(self) -> bool:
-        return self.task.shows_record
-
-    def actions(self, config: EnvConfig) -> tuple[str, ...]:
-        return self.task.actions(config)
-
-    def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
-        return self.task.sides(config)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
 
     def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
         """Return the task's mask, without the openings that the guards forbid (bool[A]).
@@ -98,18 +91,10 @@ class GuardedTask(Task):
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
         return self.task.decode(config, action, _own(state), params)
 
-    def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
-        return self.task.slots(config)
-
-    def observe(
-        self, config: EnvConfig, ref: ObservationRef, params: EnvParams
-    ) -> tuple[Array, ...]:
-        return self.task.observe(config, ref, params)
-
 
 @functools.lru_cache(maxsize=64)
-def add_guards(task: Task, guards: GuardsConfig) -> GuardedTask:
-    """Return the task with guards."""
+def add_guards(task: Task, guards: GuardsConfig) -> Any:
+    """Return the task with guards; it has all that a `Task` has."""
     keeper = task.record
     longest = max(guards.cooldown, guards.cooldown_after_loss)
 
@@ -131,7 +116,7 @@ def add_guards(task: Task, guards: GuardsConfig) -> GuardedTask:
         add_bar,
         lambda state: keeper.seen(_own(state)),
     )
-    return GuardedTask(task.context, record, task=task)
+    return GuardedTask(task, record)
 
 
 def task_of(config: EnvConfig) -> Task:
