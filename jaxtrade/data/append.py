@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar.schedule import schedule_for
-from jaxtrade.data.calendar.sessions import HOLE
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.formats.recognise import StatedKeys
 from jaxtrade.data.read import validate
 from jaxtrade.data.read.bars import keys_of
 from jaxtrade.data.read.stamps import day_and_month, parse_stamps
-from jaxtrade.data.read.tabular import BYTE_ORDER_MARK, Table, gunzip, read_table
+from jaxtrade.data.read.tabular import BYTE_ORDER_MARK, Table, read_table
 from jaxtrade.data.sources import read_keys
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.formatting import iso
@@ -27,25 +24,22 @@ from jaxtrade.text import several
 
 LISTED = 10  # differences in one message
 ENOUGH = 20  # rows whose shortest step is the length of their bars
-SHOWN = 5  # sessions in a note
-SIDE = "the side of a bar that its stamps name"
 DAY = 86_400  # seconds, which stand for the step of a contract's first row
 
 
 class Export(NamedTuple):
     """One file of n rows.
 
-    rows: pandas frame of contract, time (UTC seconds as stamped), row, and the numbers of every field by its column.
-    content: its lines, or the Arrow table of a Parquet file.
+    rows: pandas frame of contract, time (UTC seconds as stamped), row, and the numbers of every
+        field by its column.
+    lines: those of its header and of its rows; none of a Parquet file.
     form: what must be the same in both files, by its name in messages; None where it is not known.
-    step: seconds of the shortest step between rows of one contract.
     """
 
     table: Table
     rows: Any
-    content: Any
+    lines: list[bytes]
     form: dict[str, Any]
-    step: int
 
 
 def append(old: Path, new: Path, out: Path, config: RunConfig) -> str:
@@ -78,9 +72,8 @@ def append(old: Path, new: Path, out: Path, config: RunConfig) -> str:
     fresh = _later_rows(first, later)
     if not len(fresh):
         return f"{new}: nothing to append: {old} has all of its {several(len(later.rows), 'row')}"
-    note = _missing_sessions(first, later, config)
     write_whole(out.resolve(), _join(first, later, fresh, out))
-    return f"{out}: {several(len(first.rows), 'row')} of {old} and {len(fresh):,} of {new}{note}"
+    return f"{out}: {several(len(first.rows), 'row')} of {old} and {len(fresh):,} of {new}"
 
 
 def read_export(path: Path, config: RunConfig) -> Export:
@@ -93,6 +86,7 @@ def read_export(path: Path, config: RunConfig) -> Export:
 
     given = read_keys(config, quotes=False)
     table = read_table(path)
+    lines = _lines(path, table)
     keys, _ = keys_of(table, StatedKeys(*(given[name] for name in StatedKeys._fields)))
     names, two_sided, _ = validate.map_columns(table, keys.columns)
     if not len(table):
@@ -115,41 +109,36 @@ def read_export(path: Path, config: RunConfig) -> Export:
         )
     validate.parse_volume(priced, names)
     table.check()
-    content, head = _content(path, table)
-    stamp, shortest = str(table.cell(stamps, 0)), int(step.min())
+    stamp = str(table.cell(stamps, 0))
+    keys = keys._replace(columns=names, date_order=day_and_month(table, stamps, keys.date_order)[0])
     form = {
-        "what stands before its rows": head,
-        "its unit of prices": keys.price_scale,
-        "what its columns are read as": names,
+        "what stands before its rows": lines[: table.first_line - 1] or str(table.data.schema),
         "the form of its stamps": re.sub(r"\d+|[AaPp](?=\.?[Mm])", "0", stamp)
         if re.search(r"\D", stamp)
         else f"{len(stamp)} digits",
-        "its order of day and month": day_and_month(table, stamps, keys.date_order)[0],
-        "the seconds of its bars": shortest if len(table) >= ENOUGH else None,
-        SIDE: keys.stamp,
+        "the seconds of its bars": int(step.min()) if len(table) >= ENOUGH else None,
+        **{f"data.{name}": value for name, value in keys._asdict().items()},
         **{f"column '{name}'": table.cell(name, 0) for name in table.layout.single},
     }
     numbers = {name: table.numbers(name) for name in names.values() if name not in (stamps, code)}
-    rows = rows.assign(row=table.rows, **numbers)
-    return Export(table, rows, content, form, shortest)
+    return Export(table, rows.assign(row=table.rows, **numbers), lines, form)
 
 
-def _content(path: Path, table: Table) -> tuple[Any, Any]:
-    """Return (lines or Arrow table, what stands before the rows)."""
+def _lines(path: Path, table: Table) -> list[bytes]:
+    """Return the lines of a file; none of a Parquet file."""
     raw = path.read_bytes()
     if raw[:4] == b"PAR1":
-        return table.data, str(table.data.schema)
+        return []
     if raw[:2] == b"PK" or table.layout.day:
         raise DataError(
             f"{path}: nothing is appended to a zip archive or a day of LEAN. Fix: extract the CSV file, or "
             "join the days: jaxtrade init FOLDER"
         )
     if raw[:2] == b"\x1f\x8b":
-        raw = gunzip(raw, str(path))
+        raw = gzip.decompress(raw)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raw = raw.decode("utf-16").encode()
-    lines = raw.removeprefix(BYTE_ORDER_MARK).splitlines()
-    return lines, lines[: table.first_line - 1]
+    return raw.removeprefix(BYTE_ORDER_MARK).splitlines()
 
 
 def _later_rows(old: Export, new: Export) -> np.ndarray:
@@ -157,23 +146,17 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
 
     Raises DataError that lists the differences where the two overlap.
     """
-    (_, last), (begin, end) = (
-        (spans.min(), spans.max())
-        for spans in (each.rows.groupby("contract").time for each in (old, new))
+    spans = [each.rows.groupby("contract").time for each in (old, new)]
+    begin, end = spans[1].min(), np.minimum(spans[0].max(), spans[1].max())  # NaN of one file alone
+    shared, known = (
+        rows.time.between(rows.contract.map(begin), rows.contract.map(end))
+        for rows in (old.rows, new.rows)
     )
-    code = old.rows.contract
-    shared = old.rows.time.between(code.map(begin), code.map(end))
-    known = new.rows.time <= new.rows.contract.map(last)  # False for a contract of `new` alone
-    one, two = (
-        rows.set_index(["time", "contract"]) for rows in (old.rows[shared], new.rows[known])
-    )
-    one, two = one.align(two)
-    differ = (one != two) & (one.notna() | two.notna())
+    key = ["time", "contract"]
+    one, two = old.rows[shared].set_index(key).align(new.rows[known].set_index(key))
     lacking = one.row.isna() | two.row.isna()
+    differ = one.ne(two) & (one.notna() | two.notna())
     differ = differ.mul(~lacking, axis=0).assign(row=lacking)  # such a bar is one difference
-    at, column = np.nonzero(differ.to_numpy(bool))
-    if not len(at):
-        return np.flatnonzero(~known)
 
     def said(export: Export, cells: Any, name: str) -> str:
         if np.isnan(cells["row"]):
@@ -181,6 +164,7 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
         value = "a bar" if name == "row" else cells[name]
         return f"{value} ({export.table.place(int(cells['row']))})"
 
+    at, column = np.nonzero(differ.to_numpy(bool))
     lines = []
     for i, name in zip(at[:LISTED], differ.columns[column[:LISTED]], strict=True):
         time, code = differ.index[i]
@@ -188,40 +172,23 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
             f"{new.table.source}: {iso(time)} {code}: column '{name}': found {said(new, two.iloc[i], name)}, "
             f"expected {said(old, one.iloc[i], name)} as in {old.table.source}"
         )
-    raise DataError(
-        "\n".join(lines) + f"\n{several(len(at), 'difference')} where the two overlap; nothing was "
-        "written. Fix: name the earlier export first, and remove the rows of the one that is wrong there"
-    )
+    if lines:
+        raise DataError(
+            "\n".join(lines)
+            + f"\n{several(len(at), 'difference')} where the two overlap; nothing was "
+            "written. Fix: name the earlier export first, and remove the rows of the one that is wrong there"
+        )
+    return np.flatnonzero(~known)
 
 
 def _join(old: Export, new: Export, fresh: np.ndarray, out: Path) -> bytes:
     """Return the content of the joined file."""
-    if isinstance(old.content, list):
-        end = old.table.first_line - 1 + len(old.rows)
-        later = (new.content[new.table.first_line - 1 + row] for row in fresh)
-        text = b"\n".join([*old.content[:end], *later, b""])
-        return gzip.compress(text, mtime=0) if out.suffix == ".gz" else text
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    if not old.lines:
+        import pandas as pd
 
-    buffer = io.BytesIO()
-    pq.write_table(pa.concat_tables([old.content, new.content.take(fresh)]), buffer)
-    return buffer.getvalue()
-
-
-def _missing_sessions(old: Export, new: Export, config: RunConfig) -> str:
-    """Write a note on the sessions that lack more than five minutes between the two files."""
-    length = min(old.step, new.step)
-    shift = length * (old.form[SIDE] == "close")
-    begin, end = int(old.rows.time.max()) + length - shift, int(new.rows.time.min()) - shift
-    time = np.append(old.rows.time, new.rows.time)
-    schedule = schedule_for(config.data.calendar, contract_of(config.data), time, length)
-    opens, closes = np.maximum(schedule.open, begin), np.minimum(schedule.close, end)
-    halts = np.clip(schedule.halts, opens[:, None], closes[:, None])
-    days = schedule.dates[closes - opens - np.diff(halts)[:, 0] > HOLE].astype(str)
-    if not len(days):
-        return ""
-    return (
-        f"\nnote: no bar between {iso(begin)} and {iso(end)}: {several(len(days), 'session')} missing or "
-        f"cut: {', '.join(days[:SHOWN])}{' ...' * (len(days) > SHOWN)}"
-    )
+        parts = old.table.data, new.table.data.take(fresh)
+        return pd.concat([part.to_pandas() for part in parts]).to_parquet(index=False)
+    top = old.table.first_line - 1
+    later = (new.lines[top + row] for row in fresh)
+    text = b"\n".join([*old.lines[: top + len(old.rows)], *later, b""])
+    return gzip.compress(text, mtime=0) if out.suffix == ".gz" else text

@@ -195,23 +195,6 @@ def test_an_error_of_the_disk_leaves_the_file_as_it_was(week, monkeypatch):
     assert sorted(path.name for path in old.parent.iterdir()) == ["new.csv", "old.csv"]
 
 
-def test_a_gap_names_its_sessions(week, capsys):
-    old, new, head, rows = week
-    days = (
-        [row for row in rows if row < "2013-10-08T20:00"],
-        [row for row in rows if "2013-10-10T22:00" <= row < "2013-10-11T21:00"],
-    )
-    put(old, head, days[0])
-    put(new, head, days[1])
-    assert append(old, new) == 0
-    assert (
-        "3 sessions missing or cut: 2013-10-08, 2013-10-09, 2013-10-10" in capsys.readouterr().out
-    )
-    put(old, head, [row for row in rows if row < "2013-10-10T21:15"])
-    assert append(old, new) == 0
-    assert "note" not in capsys.readouterr().out
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("cuts")
