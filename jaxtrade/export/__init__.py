@@ -1,7 +1,7 @@
 """Exports of a policy, which run without jaxtrade: NumPy, ONNX and StableHLO.
 
 `numpy_policy.forward` is the only description of the graph. NumPy runs it, `jax.numpy` compiles it,
-and the names of `onnx_graph` write it down as ONNX nodes.
+and the values of `onnx_graph` write it down as ONNX nodes.
 """
 
 from importlib.util import find_spec

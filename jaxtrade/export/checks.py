@@ -32,28 +32,27 @@ class UnequalError(JaxtradeError):
     exit_code = 1
 
 
-def draw_rows(loaded: LoadedPolicy, held_out: Any) -> tuple[Any, Any, Any]:
+def draw_rows(loaded: LoadedPolicy) -> tuple[Any, Any, Any]:
     """Return observations float32[N, D], masks bool[N, A] and carries float32[N, H] or None.
 
-    The first rows are held-out observations, up to half of all. The others are drawn around the
-    statistics of the policy, three times as wide; some have extremes, and half of the slots that
-    were constant in training vary. In every tenth row only action 0 is legal.
+    Observations are drawn around the statistics of the policy, three times as wide; some have
+    extremes, and half of the slots that were constant in training vary. In every tenth row only
+    action 0 is legal.
     """
     random, stats = np.random.default_rng(0), loaded.policy.normaliser
     assert stats is not None
     spread, noise = np.sqrt(stats.variance), random.normal(size=(ROWS, stats.mean.shape[-1]))
     shift = np.where(spread > 0, 3 * spread, random.random(noise.shape) < 0.5)
-    share = random.choice([0.0, 0.1, 1.0], size=(ROWS, 1), p=[0.6, 0.35, 0.05])
+    share = random.choice([0.0, 0.1, 1.0], (ROWS, 1), p=[0.6, 0.35, 0.05])
     extreme = random.random(noise.shape) < share
     seen = np.where(extreme, np.copysign(EXTREME, noise), stats.mean + shift * noise)
-    real = random.permutation(held_out)[: ROWS // 2]
     masks = random.random((ROWS, len(loaded.action_names))) < 0.6
+    masks[::10] = False
     masks[:, 0] |= ~masks.any(axis=1)
-    masks[::10] = np.arange(masks.shape[1]) == 0
     carry = loaded.first_carry(ROWS)
     if carry is not None:
         carry[1::2] = random.uniform(-1, 1, carry[1::2].shape)
-    return np.concatenate([real, seen[len(real) :]]).astype(np.float32), masks, carry
+    return seen.astype(np.float32), masks, carry
 
 
 def difference(found: Any, own: Any) -> float:
@@ -62,23 +61,21 @@ def difference(found: Any, own: Any) -> float:
     return float((np.abs(found - own) / np.maximum(1, np.abs(own).max(1, keepdims=True))).max())
 
 
-def compare(loaded: LoadedPolicy, run: Run, held_out: Any) -> dict[str, Any]:
+def compare(loaded: LoadedPolicy, run: Run) -> dict[str, Any]:
     """Compare all outputs on `draw_rows`. Return figures. Raises UnequalError."""
-    seen, masks, carry = draw_rows(loaded, held_out)
+    seen, masks, carry = draw_rows(loaded)
     action, logits, value, after = jax.device_get(run(seen, masks, carry))
     own_after, own_action, extras = jax.device_get(loaded.act_with_outputs(carry, seen, masks))
-    legal = np.where(masks, extras.logits, 0)
-    weights = {name: x.astype(np.float64) for name, x in weights_of(loaded).items()}
+    weights = jax.tree.map(np.float64, weights_of(loaded))
     activation = loaded.schema["network"]["activation"]
     exact = numpy_policy.forward(np, weights, activation, seen, masks, carry)[1]
-    limit = max(LIMIT, 2 * difference(legal, np.where(masks, exact, 0)))
-    errors = {
-        "logits": difference(np.where(masks, logits, 0), legal),
-        "value": difference(value, extras.value),
-        **({} if carry is None else {"carry": difference(after, own_after)}),
-    }
-    best = np.sort(np.where(masks, extras.logits, -np.inf))
-    close = best[:, -1] - best[:, -2] <= MARGIN * np.maximum(1, np.abs(legal).max(1))
+    own, found, exact = (np.where(masks, x, 0) for x in (extras.logits, logits, exact))
+    limit = max(LIMIT, 2 * difference(own, exact))
+    errors = {"logits": difference(found, own), "value": difference(value, extras.value)}
+    if carry is not None:
+        errors["carry"] = difference(after, own_after)
+    best = np.sort(np.where(masks, own, -np.inf))
+    close = best[:, -1] - best[:, -2] <= MARGIN * np.maximum(1, np.abs(own).max(1))
     other = action != own_action
     wrong = [f"{name} differ by {x:.1e}" for name, x in errors.items() if not x <= limit]
     wrong += [f"{(other & ~close).sum():,} actions differ"] if (other & ~close).any() else []
@@ -90,7 +87,6 @@ def compare(loaded: LoadedPolicy, run: Run, held_out: Any) -> dict[str, Any]:
         )
     return {
         "rows": ROWS,
-        "held_out_rows": min(len(held_out), ROWS // 2),
         "largest_difference": errors,
         "limit": limit,
         "close_margin": MARGIN,
@@ -99,46 +95,30 @@ def compare(loaded: LoadedPolicy, run: Run, held_out: Any) -> dict[str, Any]:
     }
 
 
-def act_of(env: Any, run: Run, host: bool) -> Any:
-    """Return `Learner.act` by an export.
-
-    host: whether it runs outside of the compiled program.
-    """
-
-    @sequential_vmap
-    def decide(*given: Any) -> Any:
-        rows = jax.tree.map(lambda x: x[None], given)
-        like = jax.ShapeDtypeStruct((1,), np.int32), rows[2]
-        found = jax.pure_callback(choose, like, *rows) if host else choose(*rows)
-        return jax.tree.map(lambda x: x[0], found)
-
-    def choose(*rows: Any) -> Any:
-        action, _, _, carry = run(*rows)
-        return action, carry
-
-    def act(policy: PyTree, carry: PyTree, ref: PyTree, params: PyTree, *unused: Any) -> Any:
-        action, carry = decide(env.observe(ref, params), env.action_mask(ref), carry)
-        return carry, action, None
-
-    return act
-
-
 def replay(
-    setup: Setup, loaded: LoadedPolicy, number: int, symbol: str, run: Run, host: bool
-) -> tuple[dict[str, Any], Any]:
+    setup: Setup, loaded: LoadedPolicy, number: int, symbol: str, run: Run
+) -> dict[str, Any]:
     """Evaluate on the held-out sessions by the policy and by its export, advice absent.
 
-    Returns figures, and the observations float32[L, D] of the policy (none of `allocate`, which
-    records none). Raises UnequalError unless every number of both passes is the same.
+    Returns figures. Raises UnequalError unless every number of both passes is the same.
     """
     own, split = setup.symbols[symbol], setup.evaluation_split()
     config, rules = setup.of_agent(number, symbol, jax.device_put(own.params))
     evaluator, learner = evaluator_of(own.env), make_algorithm(config, own.env, 1)
-    given = own.env, rules, own.single
+
+    @sequential_vmap
+    def decide(*seen: Any) -> Any:
+        return jax.tree.map(lambda x: x[0], run(*jax.tree.map(lambda x: x[None], seen)))
+
+    def act(policy: PyTree, carry: PyTree, ref: PyTree, params: PyTree, *unused: Any) -> Any:
+        action, _, _, carry = decide(own.env.observe(ref, params), own.env.action_mask(ref), carry)
+        return carry, action, None
+
     best = evaluator.agents(own.env, own.single, rules, config, learner, loaded.policy)[0]
-    act: Any = replace(best.act, algorithm_act=act_of(own.env, run, host))
-    agents = [best, best._replace(name="exported", act=act)]
-    result = evaluator.evaluate(*given, own.splits[split], config, agents, steps=setup.steps(split))
+    by_export: Any = replace(best.act, algorithm_act=act)
+    agents = [best, best._replace(name="exported", act=by_export)]
+    given = own.env, rules, own.single, own.splits[split], config, agents
+    result = evaluator.evaluate(*given, steps=setup.steps(split))
     one, two = ((agent.strategy, agent.account) for agent in result.agents)
     if not all(map(np.array_equal, jax.tree.leaves(one), jax.tree.leaves(two))):
         differ = [int((a.action != b.action).sum()) for a, b in zip(one, two, strict=True)]
@@ -147,8 +127,9 @@ def replay(
             f"{len(one[0].action):,} actions differ, {differ[1]} with the account rules on; nothing was "
             "written. Its choices are too close to call there: train on, or use another format"
         )
-    figures = {"split": split, "sessions": len(result.dates), "bars": len(one[0].action)}
-    figures["trades"] = int(result.agents[0].strategy_figures["trades"])
-    if own.env.config.joint:
-        return figures, np.zeros((0, own.env.observation_size))
-    return figures, jax.jit(jax.vmap(own.env.observe, (0, None)))(one[0].ref, rules)
+    return {
+        "split": split,
+        "sessions": len(result.dates),
+        "bars": len(one[0].action),
+        "trades": int(result.agents[0].strategy_figures["trades"]),
+    }

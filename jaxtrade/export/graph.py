@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.export import numpy_policy
 from jaxtrade.networks.normalize import scaler_of
 from jaxtrade.rl.advice import GATE
+from jaxtrade.text import json_text
 
+CARD = "card.json"
 KINDS = ("mlp", "gru")  # networks that `numpy_policy.forward` knows
 PLATFORMS = ("cpu", "cuda", "tpu")
 Run = Callable[..., Any]  # (observation, mask, carry or None) -> (action, logits, value, carry)
@@ -53,44 +57,60 @@ def weights_of(loaded: LoadedPolicy) -> dict[str, Any]:
     return {name: np.asarray(x) for name, x in flat.items() if not str(name).startswith(GATE)}
 
 
-def write(path: Path, weights: Mapping[str, Any], card: Mapping[str, Any]) -> None:
-    """Write a policy in the format that its file ends with."""
-    activation = card["network"]["activation"]
-    widths = {"observation": len(card["observation"]), "mask": len(card["actions"])}
-    widths |= {"carry": card["memory"]} if card["memory"] else {}
+def write(folder: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> Run:
+    """Write a policy and its card, which gets the digest of the weights. Returns `read` of it."""
+    activation, path = card["network"]["activation"], folder / f"policy.{card['format']}"
+    slots, actions, memory = len(card["observation"]), len(card["actions"]), card["memory"]
     if path.suffix == ".npz":
         np.savez(path, allow_pickle=False, **weights)
     elif path.suffix == ".onnx":
         from jaxtrade.export.onnx_graph import model_of
 
+        widths = {"observation": slots, "mask": actions} | ({"carry": memory} if memory else {})
         about = {name: value for name, value in card.items() if name.endswith("sha256")}
         metadata = {"card": json.dumps(card), **about}
         path.write_bytes(model_of(weights, activation, widths, metadata))
     else:
         (rows,) = symbolic_shape("batch")
-        kinds = {"observation": np.float32, "mask": np.bool_, "carry": np.float32}
         given = [
-            jax.ShapeDtypeStruct((rows, widths[name]), kind) if name in widths else None
-            for name, kind in kinds.items()
+            jax.ShapeDtypeStruct((rows, slots), np.float32),
+            jax.ShapeDtypeStruct((rows, actions), np.bool_),
+            jax.ShapeDtypeStruct((rows, memory), np.float32) if memory else None,
         ]
-        forward = jax.jit(lambda *rows: numpy_policy.forward(jnp, weights, activation, *rows))
+        forward = jax.jit(partial(numpy_policy.forward, jnp, weights, activation))
         with jax.default_matmul_precision("highest"):  # float32 on every platform
             path.write_bytes(export(forward, platforms=PLATFORMS)(*given).serialize())
+    card["weights_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / CARD).write_text(json_text(card), encoding="utf-8")
+    return read(path)
 
 
 def read(path: Path) -> Run:
     """Read a policy's file as a user does, and return the function that runs it."""
-    if path.suffix == ".npz":
-        return numpy_policy.NumpyPolicy(path.parent).scores
     if path.suffix == ".stablehlo":
         return deserialize(bytearray(path.read_bytes())).call
+    if path.suffix == ".npz":
+        return call_host(numpy_policy.NumpyPolicy(path.parent).scores)
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [each.name for each in session.get_inputs()]
 
-    def on_onnx(*rows: Any) -> Any:
+    def run(*rows: Any) -> Any:
         found: Any = session.run(None, dict(zip(names, map(np.asarray, rows), strict=False)))
         return (*found, None)[:4]
 
-    return on_onnx
+    return call_host(run)
+
+
+def call_host(run: Run) -> Run:
+    """Return a function of NumPy arrays as one that compiled programs can call."""
+
+    def call(seen: Any, mask: Any, carry: Any) -> Any:
+        whole, real = (
+            jax.ShapeDtypeStruct(mask.shape[:1], kind) for kind in (np.int32, np.float32)
+        )
+        like = whole, jax.ShapeDtypeStruct(mask.shape, np.float32), real, carry
+        return jax.pure_callback(run, like, seen, mask, carry)
+
+    return call

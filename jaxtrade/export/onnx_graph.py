@@ -1,4 +1,4 @@
-"""`numpy_policy.forward` as an ONNX model: each name of NumPy that it uses adds a node."""
+"""`numpy_policy.forward` as an ONNX model: each function of NumPy that it calls adds a node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from onnx import helper, numpy_helper
 
 from jaxtrade.export import numpy_policy
@@ -18,11 +19,11 @@ FLOAT, INT32, BOOL = 1, 6, 9  # of `onnx.TensorProto`
 # What `forward` calls -> the operator, with the attributes by which they agree.
 OPERATORS = pairs(
     """
-    __add__  Add {}
-    __sub__  Sub {}
-    __mul__  Mul {}
-    __truediv__  Div {}
-    __matmul__  MatMul {}
+    add  Add {}
+    subtract  Sub {}
+    multiply  Mul {}
+    divide  Div {}
+    matmul  MatMul {}
     astype  Cast {"to": 6}
     tanh  Tanh {}
     sqrt  Sqrt {}
@@ -38,53 +39,48 @@ OPERATORS = pairs(
 )
 
 
-class Value:
-    """A value of the graph. Arithmetic adds nodes."""
+class Value(NDArrayOperatorsMixin):
+    """A value of the graph. What NumPy does with it adds nodes."""
 
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph, self.name = graph, name
 
-    def __rsub__(self, other: float) -> Any:
-        return self.graph.add("__sub__", other, self)
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any) -> Any:
+        return self.graph.add(function.__name__, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
+        return self.graph.add(function.__name__, *inputs)
 
     def astype(self, dtype: str) -> Any:
         """Convert to int32, the only type that `forward` names."""
-        del dtype
         return self.graph.add("astype", self)
 
 
-for _name in [name for name in OPERATORS if name.startswith("__")]:
-    setattr(Value, _name, lambda self, other, name=_name: self.graph.add(name, self, other))
-
-
 class Graph:
-    """Nodes in order, and their constants; the module NumPy for `forward`."""
+    """Nodes in order, and their constants."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *inputs, **_: self.add(name, *inputs)
-
     def name_of(self, x: Any) -> str:
         """Return the name of a value, or of a number or an array as a new constant."""
-        if not isinstance(x, Value):
-            name = f"constant_{len(self.constants)}"
-            self.constants.append(numpy_helper.from_array(np.asarray(x, np.float32), name))
-            return name
-        return x.name
+        if isinstance(x, Value):
+            return x.name
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(x, np.float32), name))
+        return name
 
     def add(self, name: str, *inputs: Any) -> Any:
-        """Add the node of a name of NumPy. Returns its value, or those of `split`."""
+        """Add the node of a function of NumPy. Returns its value, or those of `split`."""
         kind, _, attributes = OPERATORS[name].partition(" ")
-        count = inputs[1] if kind == "Split" else 1
-        given = inputs[0] if kind == "Concat" else inputs[:1] if kind == "Split" else inputs
-        made = [Value(self, f"value_{len(self.nodes)}_{i}") for i in range(count)]
+        several = kind == "Split"
+        given = inputs[0] if kind == "Concat" else inputs[:1] if several else inputs
+        outputs = [f"value_{len(self.nodes)}_{i}" for i in range(inputs[1] if several else 1)]
         names = [self.name_of(x) for x in given]
-        outputs = [x.name for x in made]
         self.nodes.append(helper.make_node(kind, names, outputs, **json.loads(attributes)))
-        return made if kind == "Split" else made[0]
+        made = [Value(self, output) for output in outputs]
+        return made if several else made[0]
 
 
 def model_of(
@@ -106,13 +102,10 @@ def model_of(
         return helper.make_tensor_value_info(name, kind, ["batch", *shape])
 
     inputs = {name: Value(graph, name) for name in widths}
-    found = numpy_policy.forward(graph, weights, activation, **inputs)
-    outputs = [
-        info("action", INT32),
-        info("logits", FLOAT, widths["mask"]),
-        info("value", FLOAT),
-        *(info("next_carry", FLOAT, widths[name]) for name in widths if name == "carry"),
-    ]
+    found = numpy_policy.forward(np, weights, activation, **inputs)
+    outputs = [info("action", INT32), info("logits", FLOAT, widths["mask"]), info("value", FLOAT)]
+    if "carry" in widths:
+        outputs.append(info("next_carry", FLOAT, widths["carry"]))
     for output, value in zip(outputs, found, strict=False):
         graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
     given = [info(name, BOOL if name == "mask" else FLOAT, width) for name, width in widths.items()]
