@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from jaxtrade.evaluation.records import read_records
 from jaxtrade.reporting import collect, make
 from jaxtrade.runs import files, new_bars, rundir
 from jaxtrade.runs.evaluate import Request, evaluate_run
-from jaxtrade.runs.new_bars import DAYS, NewBars, Unseen, days_of
+from jaxtrade.runs.new_bars import DAYS, NewBars, check_market, days_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.stored_run import open_run
 from jaxtrade.runs.train import run
@@ -70,7 +71,8 @@ def dates(market, sessions):
 
 
 def shown(market, bars, days=SEEN):
-    return {name: dates(market, own) for name, own in Unseen(bars, days).splits(market).items()}
+    chosen = replace(bars, days=days).splits(market)
+    return {name: dates(market, own) for name, own in chosen.items()}
 
 
 def test_days_that_were_trained_or_chosen_on_are_left_out_and_counted(week, market):
@@ -81,8 +83,8 @@ def test_days_that_were_trained_or_chosen_on_are_left_out_and_counted(week, mark
         "test": WEEK[3:],
         bars.split: WEEK[3:],
     }
-    assert not missing(Unseen(bars, SEEN).note(market), "left out", "2 days", "1 day")
-    assert Unseen(bars, {}).note(market) == ""
+    assert not missing(replace(bars, days=SEEN).note(market), "left out", "2 days", "1 day")
+    assert bars.note(market) == ""
     assert shown(market, bars, {})["test"] == WEEK
 
 
@@ -98,20 +100,19 @@ def test_kept_days_are_no_test_days(week, market):
 
 def test_without_a_day_it_says_how_many_were_left_out_or_which_there_are(week, market):
     with refused("2 days", "1 day", "--allow-overlap", kind=DataError):
-        Unseen(NewBars(week, last="2013-10-09"), SEEN).splits(market)
+        NewBars(week, last="2013-10-09", days=SEEN).splits(market)
     with refused("--from", "2013-10-07", "2013-10-11", kind=DataError):
-        Unseen(NewBars(week, "2014-01-01"), SEEN).splits(market)
+        NewBars(week, "2014-01-01", days=SEEN).splits(market)
 
 
 def test_the_label_counts_the_days_of_the_run_and_the_log_takes_the_unseen_ones(week):
     config = load_config(None, ["rollout.num_envs=8", "split.test_sessions=1"])
     for overlap, said in ((False, "trained on 2 days"), (True, "chosen on these very days")):
-        unseen = Unseen(NewBars(week, overlap=overlap), SEEN)
-        setup = new_bars.replace(prepare(config, unseen.splits), unseen=unseen)
-        split = unseen.bars.split
-        label = days_label(setup, split)
+        bars = NewBars(week, overlap=overlap, days=SEEN)
+        setup = replace(prepare(config, bars.splits), unseen=bars)
+        label = days_label(setup, bars.split)
         assert not missing(label, "5 days" if overlap else "2 days", said, "1 day")
-        assert held_out_days(setup, split) == WEEK[3:]
+        assert held_out_days(setup, bars.split) == WEEK[3:]
 
 
 def test_a_manifest_gets_the_days_that_decide_the_policy(week):
@@ -193,12 +194,12 @@ def test_bars_of_another_length_or_without_volume_are_refused(week, market):
     config = load_config(None, ["env.features=[close,volume]", "rollout.num_envs=8"])
     setup = prepare(config)
     schema = market.facts | {"absent": absent_slots(setup.env, market)}
-    new_bars._check_market(setup, schema, week)
+    check_market(setup, schema, week)
     hours = {"market": market.facts["market"] | {"bar_seconds": 3600}}
     with refused("60", "3600", "bar_seconds", kind=DataError):
-        new_bars._check_market(setup, schema | hours, week)
+        check_market(setup, schema | hours, week)
     with refused("volume", kind=DataError):
-        new_bars._check_market(setup, schema | {"absent": ["volume[0]"]}, week)
+        check_market(setup, schema | {"absent": ["volume[0]"]}, week)
 
 
 def test_a_changed_file_is_told_what_to_do_with_new_bars(tmp_path):

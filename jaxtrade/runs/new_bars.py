@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ READING = (
     "market|contract|columns|time_zone|stamp|date_order|price_scale|expiry|roll|splits|allow_jumps|seconds|"
     "seconds_tolerance|quotes|quotes_tolerance|conversion|calendar|per_market"
 )
-OF_OWN_BARS = ("source", "file", "folder", "seconds", "quotes", "start", "end")
+OF_OWN_BARS = re.compile("source|file|folder|seconds|quotes|start|end|synthetic.*")
 
 
 def days_of(setup: Setup, source: Path | None = None) -> dict[str, Any]:
@@ -58,12 +58,10 @@ def days_of(setup: Setup, source: Path | None = None) -> dict[str, Any]:
     control, found = setup.config.control, dict[str, Any]()
     chooses = control.keep == "best" or control.evaluate_every or setup.agents.are_listed
     earlier = {} if source is None else rundir.read_run(source)[1].get(DAYS, {})
-    for split in ("train", "validation") if chooses else ("train",):
+    for split in LEFT if chooses else ("train",):
         dates = np.unique(setup.dates(split)).astype(str).tolist()
-        if spans := [
-            *earlier.get(split, NONE)["spans"],
-            *([[dates[0], dates[-1]]] if dates else []),
-        ]:
+        own = [[dates[0], dates[-1]]] if dates else []
+        if spans := earlier.get(split, NONE)["spans"] + own:
             found[split] = {"spans": spans, "count": len(dates)}
     return found
 
@@ -77,6 +75,7 @@ class NewBars:
         from the first one on, to the last one.
     overlap: keep the days that the policy was trained or chosen on, and label the result.
     overrides: `data.KEY=VALUE` of `READING`: how the file is read.
+    days: the entry `DAYS` of the run.
 
     Raises ConfigError (dates, keys), DataError (there is no such file or folder).
     """
@@ -86,6 +85,7 @@ class NewBars:
     last: str | None = None
     overlap: bool = False
     overrides: Sequence[str] = ()
+    days: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for flag, day in (("--from", self.first), ("--to", self.last)):
@@ -132,21 +132,24 @@ class NewBars:
     def config(self, own: RunConfig) -> RunConfig:
         """Return a run's configuration with these bars in place of its own.
 
-        Raises ConfigError (a file for several symbols, another kind of contract), DataError.
+        Raises ConfigError (another kind of contract), DataError (a file for several symbols).
         """
-        several = bool(own.data.markets)
-        if several != self.place.is_dir():
-            what = "the folder that holds a file of each" if several else "one file"
+        place = "folder" if own.data.markets else "file"
+        if (place == "folder") != self.place.is_dir():
             raise DataError(
-                f"--on {self.place}: the run was trained on {', '.join(symbols_of(own))}; name {what}"
+                f"--on {self.place}: the run was trained on {', '.join(symbols_of(own))}; name one file, or "
+                "of several symbols the folder that holds a file of each"
             )
+
+        def kept(keys: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: keys[key] for key in keys if not OF_OWN_BARS.fullmatch(key)}
+
         values = own.model_dump(mode="json")
-        data: dict[str, Any] = _keys_kept(values["data"]) | {"source": "file"}
-        data["folder" if several else "file"] = str(self.place)
-        data["per_market"] = {each: _keys_kept(keys) for each, keys in data["per_market"].items()}
+        data = kept(values["data"]) | {"source": "file", place: str(self.place)}
+        data["per_market"] = {each: kept(keys) for each, keys in data["per_market"].items()}
         values = apply_overrides(values | {"data": data}, self.overrides)
         config = make_config(values, f"--on {self.place}", stored=True)
-        if not several:  # the symbols of a set stay
+        if place == "file":  # the symbols of a set stay
             found, expected = contract_of(config.data), contract_of(own.data)
             if found.kind != expected.kind:
                 raise ConfigError(
@@ -155,39 +158,19 @@ class NewBars:
                 )
         return config
 
-
-def _keys_kept(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of `data` that do not belong to the run's own bars."""
-    return {
-        key: value
-        for key, value in data.items()
-        if key not in OF_OWN_BARS and not key.startswith("synthetic")
-    }
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """Which sessions of new bars an evaluation shows, and what it leaves out.
-
-    days: the entry `DAYS` of the run.
-    """
-
-    bars: NewBars
-    days: Mapping[str, Any]
-
     def count(self, split: str) -> int | None:
         """Count the days of the run's own split; None if its policy has nothing of them."""
         return self.days.get(split, NONE)["count"]
 
     def splits(self, market: Markets) -> dict[str, SessionSet]:
-        """Choose the sessions: under the name of the bars those that are shown.
+        """Choose the sessions: under the name of these bars those that are shown.
 
         `test` has those of them that the policy has not seen, `train` and `validation` the others.
         Raises DataError if none is left.
         """
         asked, seen = self._masks(market)
         new = asked & ~np.any(list(seen.values()), axis=0)
-        shown = asked if self.bars.overlap else new
+        shown = asked if self.overlap else new
         if not shown.any():
             known = market.trade_dates
             why = (
@@ -196,23 +179,19 @@ class Unseen:
                 if asked.any()
                 else f"none lies between --from and --to; the bars have {known.min()} .. {known.max()}"
             )
-            raise DataError(f"--on {self.bars.place}: no session is left to evaluate: {why}")
+            raise DataError(f"--on {self.place}: no session is left to evaluate: {why}")
         found = {split: rows & shown for split, rows in seen.items()}
-        found |= {"test": new, self.bars.split: shown}
+        found |= {"test": new, self.split: shown}
         return {name: sessions_of(market, np.flatnonzero(rows)) for name, rows in found.items()}
 
     def note(self, market: Markets) -> str:
         """Say how many days are left out, or what is kept of them; "" for none."""
-        counts = {
-            split: len(np.unique(market.trade_dates[rows]))
-            for split, rows in self._masks(market)[1].items()
-        }
         told = [
-            f"{several(count, 'day')} that the policy was {LEFT[split]}"
-            for split, count in counts.items()
-            if count
+            f"{several(len(np.unique(market.trade_dates[rows])), 'day')} that the policy was {LEFT[split]}"
+            for split, rows in self._masks(market)[1].items()
+            if rows.any()
         ]
-        kept = "kept (--allow-overlap)" if self.bars.overlap else "left out"
+        kept = "kept (--allow-overlap)" if self.overlap else "left out"
         return f"{kept}: {' and '.join(told)}" if told else ""
 
     def _masks(self, market: Markets) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -220,28 +199,24 @@ class Unseen:
 
         Also which of them the policy was trained on and chosen on, by split.
         """
-        dates = market.trade_dates
-        asked = np.isin(dates, shared_dates(dates, market.session_parts))
-        asked &= _within(dates, self.bars.first, self.bars.last)
+        dates = market.trade_dates.astype(str)
+
+        def within(first: str | None, last: str | None) -> np.ndarray:
+            return (dates >= (first or "")) & (dates <= (last or "9"))
+
+        shared = shared_dates(market.trade_dates, market.session_parts)
+        asked = np.isin(market.trade_dates, shared) & within(self.first, self.last)
+        spans = {split: self.days.get(split, NONE)["spans"] for split in LEFT}
         return asked, {
-            split: asked
-            & np.any(
-                [_within(dates, *span) for span in self.days.get(split, NONE)["spans"]], axis=0
-            )
-            for split in LEFT
+            split: asked & np.any([within(*span) for span in each], axis=0)
+            for split, each in spans.items()
         }
-
-
-def _within(dates: np.ndarray, first: str | None, last: str | None) -> np.ndarray:
-    """Return which dates (datetime64[D][N]) lie between two, both included (bool[N])."""
-    after = dates >= np.datetime64(first or "0001-01-01")
-    return after & (dates <= np.datetime64(last or "9999-12-31"))
 
 
 def open_on(
     path: Path, bars: NewBars, data: Path | None, advisor: str | None, own: Callable[[], Setup]
 ) -> Setup:
-    """Load the setup of an existing run on new bars, with the sessions of `Unseen.splits`.
+    """Load the setup of an existing run on new bars, with the sessions of `NewBars.splits`.
 
     Args:
         data: a file of the run's own bars, if its days are read from them.
@@ -276,21 +251,24 @@ def open_on(
             "--data"
         )
     restore(config, manifest)
-    unseen = Unseen(bars, days)
-    setup = replace(prepare(config, unseen.splits), unseen=unseen)
+    bars = replace(bars, days=days)
+    setup = replace(prepare(config, bars.splits), unseen=bars)
     numbers = setup.stack.numbers(config.seed)
-    _check_market(setup, read_schema(policy_path(path, config, numbers[0])), bars.place)
+    check_market(setup, read_schema(policy_path(path, config, numbers[0])), bars.place)
     return setup
 
 
-def _check_market(setup: Setup, schema: Mapping[str, Any], place: Path) -> None:
+def check_market(setup: Setup, schema: Mapping[str, Any], place: Path) -> None:
     """Check that a policy sees in a market what it saw in its own.
 
     schema: of its bundle.
 
     Raises DataError for bars of another length, and with volume where it had none, or without.
     """
-    new, own = _lengths(setup.market.facts), _lengths(schema)
+    new, own = (
+        [each["bar_seconds"] for each in facts.get("markets") or [facts["market"]]]
+        for facts in (setup.market.facts, schema)
+    )
     if new != own:
         raise DataError(
             f"--on {place}: bars of {new} seconds, and the policy was trained on bars of {own} seconds "
@@ -303,8 +281,3 @@ def _check_market(setup: Setup, schema: Mapping[str, Any], place: Path) -> None:
             f"--on {place}: {'no' if absent else 'a'} volume, and the policy was trained on bars "
             f"{'with' if absent else 'without'} it, which its features show (env.features); {fix}"
         )
-
-
-def _lengths(facts: Mapping[str, Any]) -> list[int]:
-    """Return the seconds of a bar of each market in a schema."""
-    return [each["bar_seconds"] for each in facts.get("markets") or [facts["market"]]]

@@ -327,7 +327,7 @@ class Setup:
     `agents` holds what the agents have of their own. In a walk-forward the agents have
     training sessions of their own, those of their fold in `folds`; `splits` then holds the sessions of all folds.
     `split_note` says what of the default split is off because the configuration names some of its numbers.
-    `unseen` (`runs.new_bars.Unseen`) chose the splits of an evaluation on other bars than the run's own.
+    `unseen` (`runs.new_bars.NewBars`) chose the splits of an evaluation on other bars than the run's own.
     """
 
     config: RunConfig
