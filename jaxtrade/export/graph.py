@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -59,24 +58,18 @@ def weights_of(loaded: LoadedPolicy) -> dict[str, Any]:
 
 def write(folder: Path, weights: Mapping[str, Any], card: dict[str, Any]) -> Run:
     """Write a policy and its card, which gets the digest of the weights. Returns `read` of it."""
-    activation, path = card["network"]["activation"], folder / f"policy.{card['format']}"
-    slots, actions, memory = len(card["observation"]), len(card["actions"]), card["memory"]
+    path = folder / f"policy.{card['format']}"
     if path.suffix == ".npz":
         np.savez(path, allow_pickle=False, **weights)
     elif path.suffix == ".onnx":
         from jaxtrade.export.onnx_graph import model_of
 
-        widths = {"observation": slots, "mask": actions} | ({"carry": memory} if memory else {})
-        about = {name: value for name, value in card.items() if name.endswith("sha256")}
-        metadata = {"card": json.dumps(card), **about}
-        path.write_bytes(model_of(weights, activation, widths, metadata))
+        path.write_bytes(model_of(weights, card))
     else:
         (rows,) = symbolic_shape("batch")
-        given = [
-            jax.ShapeDtypeStruct((rows, slots), np.float32),
-            jax.ShapeDtypeStruct((rows, actions), np.bool_),
-            jax.ShapeDtypeStruct((rows, memory), np.float32) if memory else None,
-        ]
+        kinds = zip(numpy_policy.widths_of(card), (np.float32, np.bool_, np.float32), strict=True)
+        given = [width and jax.ShapeDtypeStruct((rows, width), kind) for width, kind in kinds]
+        activation = card["network"]["activation"]
         forward = jax.jit(partial(numpy_policy.forward, jnp, weights, activation))
         with jax.default_matmul_precision("highest"):  # float32 on every platform
             path.write_bytes(export(forward, platforms=PLATFORMS)(*given).serialize())

@@ -95,6 +95,11 @@ def forward(
     return xp.argmax(logits, axis=-1).astype("int32"), logits, value, carry
 
 
+def widths_of(card: Any) -> Any:
+    """Return the widths of an observation, a mask and a carry; None without a memory."""
+    return len(card["observation"]), len(card["actions"]), card["memory"] or None
+
+
 class NumpyPolicy:
     """The policy of an export. `card` is the content of `card.json`."""
 
@@ -124,12 +129,12 @@ class NumpyPolicy:
 
         Raises ValueError for a wrong shape, a number that is not finite, or no legal action.
         """
-        rows = {"observation": np.asarray(observation, np.float32), "mask": np.asarray(mask, bool)}
-        widths = [len(self.card["observation"]), len(self.action_names), self.card["memory"]]
-        if widths[2]:
-            rows["carry"] = np.asarray(carry, np.float32)
-        lead = rows["observation"].shape[:-1]
-        for (name, array), width in zip(rows.items(), widths):  # noqa: B905 (Python 3.9)
+        lead, rows = np.shape(observation)[:-1], {}
+        given = {"observation": observation, "mask": mask, "carry": carry}
+        for (name, array), width in zip(given.items(), widths_of(self.card)):  # noqa: B905 (Python 3.9)
+            if width is None:
+                continue
+            array = np.asarray(array, bool if name == "mask" else np.float32)
             if array.shape != (*lead, width) or not np.isfinite(array).all():
                 raise ValueError(
                     f"{name} must be finite and have shape ({width},) or (B, {width}), found {array}"

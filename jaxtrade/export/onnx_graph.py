@@ -83,35 +83,30 @@ class Graph:
         return made if several else made[0]
 
 
-def model_of(
-    weights: Mapping[str, np.ndarray],
-    activation: str,
-    widths: Mapping[str, int],
-    metadata: dict[str, str],
-) -> bytes:
+def model_of(weights: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> bytes:
     """Make the model: observation, mask (and carry) -> action, logits, value (and next_carry).
 
-    Of each, the first axis is free and called `batch`.
-
-    weights, activation: as in `forward`.
-    widths: those of its inputs.
+    Of each, the first axis is free and called `batch`. weights: as in `forward`.
     """
     graph = Graph()
 
     def info(name: str, kind: int, *shape: int) -> Any:
         return helper.make_tensor_value_info(name, kind, ["batch", *shape])
 
-    inputs = {name: Value(graph, name) for name in widths}
-    found = numpy_policy.forward(np, weights, activation, **inputs)
-    outputs = [info("action", INT32), info("logits", FLOAT, widths["mask"]), info("value", FLOAT)]
-    if "carry" in widths:
-        outputs.append(info("next_carry", FLOAT, widths["carry"]))
+    slots, actions, memory = numpy_policy.widths_of(card)
+    given = [info("observation", FLOAT, slots), info("mask", BOOL, actions)]
+    outputs = [info("action", INT32), info("logits", FLOAT, actions), info("value", FLOAT)]
+    if memory:
+        given.append(info("carry", FLOAT, memory))
+        outputs.append(info("next_carry", FLOAT, memory))
+    inputs = [Value(graph, each.name) for each in given]
+    found = numpy_policy.forward(np, weights, card["network"]["activation"], *inputs)
     for output, value in zip(outputs, found, strict=False):
         graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
-    given = [info(name, BOOL if name == "mask" else FLOAT, width) for name, width in widths.items()]
     made = helper.make_graph(graph.nodes, "policy", given, outputs, graph.constants)
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(made, opset_imports=[opset], ir_version=IR, producer_name="jaxtrade")
-    helper.set_model_props(model, metadata)
+    digests = {name: value for name, value in card.items() if name.endswith("sha256")}
+    helper.set_model_props(model, {"card": json.dumps(card), **digests})
     onnx.checker.check_model(model, full_check=True)
     return model.SerializeToString()

@@ -115,8 +115,7 @@ class NewBars:
         """
         digest = hashlib.sha256(repr((self.overlap, sorted(self.overrides))).encode())
         for path in [self.place] if self.place.is_file() else bars_in(self.place):
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
         stem = re.sub(r"[^A-Za-z0-9_]+", "-", self.place.name.partition(".")[0])[:40]
         days = [day for day in (self.first, self.last) if day]
         return "-".join(["on", stem, *days, digest.hexdigest()[:6]])
