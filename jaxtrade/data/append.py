@@ -30,8 +30,8 @@ DAY = 86_400  # seconds, which stand for the step of a contract's first row
 class Export(NamedTuple):
     """One file of n rows.
 
-    rows: pandas frame of contract, time (UTC seconds as stamped), row, and the numbers of every
-        field by its column.
+    rows: pandas frame of contract, time (UTC seconds as stamped), row, and then the numbers of
+        every field by its column.
     lines: those of its header and of its rows; none of a Parquet file.
     form: what must be the same in both files, by its name in messages; None where it is not known.
     """
@@ -154,9 +154,9 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
     )
     key = ["time", "contract"]
     one, two = old.rows[shared].set_index(key).align(new.rows[known].set_index(key))
-    lacking = one.row.isna() | two.row.isna()
     differ = one.ne(two) & (one.notna() | two.notna())
-    differ = differ.mul(~lacking, axis=0).assign(row=lacking)  # such a bar is one difference
+    differ["row"] = one.row.isna() | two.row.isna()
+    columns = differ.idxmax(axis=1)[differ.any(axis=1)]  # bar -> its first column that differs
 
     def said(export: Export, cells: Any, name: str) -> str:
         if np.isnan(cells["row"]):
@@ -164,18 +164,15 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
         value = "a bar" if name == "row" else cells[name]
         return f"{value} ({export.table.place(int(cells['row']))})"
 
-    at, column = np.nonzero(differ.to_numpy(bool))
-    lines = []
-    for i, name in zip(at[:LISTED], differ.columns[column[:LISTED]], strict=True):
-        time, code = differ.index[i]
-        lines.append(
-            f"{new.table.source}: {iso(time)} {code}: column '{name}': found {said(new, two.iloc[i], name)}, "
-            f"expected {said(old, one.iloc[i], name)} as in {old.table.source}"
-        )
-    if lines:
+    if len(columns):
+        lines = [
+            f"{new.table.source}: {iso(bar[0])} {bar[1]}: column '{name}': found {said(new, two.loc[bar], name)}, "
+            f"expected {said(old, one.loc[bar], name)} as in {old.table.source}"
+            for bar, name in columns[:LISTED].items()
+        ]
         raise DataError(
             "\n".join(lines)
-            + f"\n{several(len(at), 'difference')} where the two overlap; nothing was "
+            + f"\n{several(len(columns), 'difference')} where the two overlap; nothing was "
             "written. Fix: name the earlier export first, and remove the rows of the one that is wrong there"
         )
     return np.flatnonzero(~known)

@@ -144,7 +144,7 @@ class NewBars:
             return {key: keys[key] for key in keys if not OF_OWN_BARS.fullmatch(key)}
 
         values = own.model_dump(mode="json")
-        data = kept(values["data"]) | {"source": "file", place: str(self.place)}
+        data: dict[str, Any] = kept(values["data"]) | {"source": "file", place: str(self.place)}
         data["per_market"] = {each: kept(keys) for each, keys in data["per_market"].items()}
         values = apply_overrides(values | {"data": data}, self.overrides)
         config = make_config(values, f"--on {self.place}", stored=True)
