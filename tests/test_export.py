@@ -270,12 +270,8 @@ def test_a_run_is_exported_in_every_format_and_trades_the_same(tmp_path, monkeyp
         folder = path / "export" / form / "seed_1"
         card = json.loads((folder / CARD).read_text())
         trades = open_run(path).evaluations["test/seed_1"].trades
-        assert card["checks"]["evaluation"] == {
-            "split": "test",
-            "sessions": 1,
-            "bars": 433,
-            "trades": len(trades),
-        }
+        found = {"split": "test", "sessions": 1, "bars": 433, "trades": len(trades)}
+        assert card["checks"]["evaluation"] == found
         assert len(card["training_days"]) == 4
         assert card["evaluation"]["labels"]
         assert (folder / PAGE).read_text().count("\n    ") >= 228

@@ -75,27 +75,16 @@ def shown(market, bars, days=SEEN):
     return {name: dates(market, own) for name, own in chosen.items()}
 
 
-def test_days_that_were_trained_or_chosen_on_are_left_out_and_counted(week, market):
+def test_days_that_were_trained_or_chosen_on_are_left_out_and_counted_or_kept(week, market):
     bars = NewBars(week)
-    assert shown(market, bars) == {
-        "train": [],
-        "validation": [],
-        "test": WEEK[3:],
-        bars.split: WEEK[3:],
-    }
+    left = {"train": [], "validation": [], "test": WEEK[3:], bars.split: WEEK[3:]}
+    assert shown(market, bars) == left
     assert not missing(replace(bars, days=SEEN).note(market), "left out", "2 days", "1 day")
     assert bars.note(market) == ""
     assert shown(market, bars, {})["test"] == WEEK
-
-
-def test_kept_days_are_no_test_days(week, market):
     bars = NewBars(week, "2013-10-08", "2013-10-10", overlap=True)
-    assert shown(market, bars) == {
-        "train": [WEEK[1]],
-        "validation": [WEEK[2]],
-        "test": [WEEK[3]],
-        bars.split: WEEK[1:4],
-    }
+    kept = {"train": [WEEK[1]], "validation": [WEEK[2]], "test": [WEEK[3]]}
+    assert shown(market, bars) == kept | {bars.split: WEEK[1:4]}
 
 
 def test_without_a_day_it_says_how_many_were_left_out_or_which_there_are(week, market):
@@ -117,9 +106,8 @@ def test_the_label_counts_the_days_of_the_run_and_the_log_takes_the_unseen_ones(
 
 def test_a_manifest_gets_the_days_that_decide_the_policy(week):
     keys = ["rollout.num_envs=8", "split.test_sessions=1", "split.validation_sessions=1"]
-    assert days_of(prepare(load_config(None, keys))) == {
-        "train": {"spans": [["2013-10-07", "2013-10-09"]], "count": 3}
-    }
+    train = {"spans": [["2013-10-07", "2013-10-09"]], "count": 3}
+    assert days_of(prepare(load_config(None, keys))) == {"train": train}
     scored = prepare(load_config(None, [*keys, "control.evaluate_every=1"]))
     assert days_of(scored)["validation"]["spans"] == [["2013-10-10", "2013-10-10"]]
 
@@ -251,13 +239,6 @@ def days(folder):
     return records.dates.astype(str).tolist(), records.daily_net[0].tolist()
 
 
-def recorded(request):
-    """The days of the run that a request leaves out."""
-    unseen = request.open().unseen
-    assert unseen is not None
-    return unseen.days
-
-
 @pytest.fixture(scope="module")
 def early(tmp_path_factory, week):
     """A run on the first three days of the week, the last of which is its test."""
@@ -307,13 +288,13 @@ def test_kept_days_are_labelled_and_a_run_without_recorded_days_reads_its_own_ba
         early / "manifest.json", {key: manifest[key] for key in manifest if key != DAYS}
     )
     try:
-        assert recorded(Request(early, "", on=NewBars(week))) == manifest[DAYS]
+        assert Request(early, "", on=NewBars(week)).open().unseen.days == manifest[DAYS]
         part = early.parent / "early.csv.gz"
         part.rename(part.with_name("away"))
         with refused(DAYS, "data.file", "early.csv.gz", kind=DataError):
             Request(early, "", on=NewBars(week)).open()
         moved = Request(early, "", data=part.with_name("away"), on=NewBars(week))
-        assert recorded(moved) == manifest[DAYS]
+        assert moved.open().unseen.days == manifest[DAYS]
     finally:
         rundir.write_json(early / "manifest.json", manifest)
     with refused("--data", "--on"):
