@@ -97,13 +97,15 @@ def read(path: Path) -> Run:
 
 
 def call_host(run: Run) -> Run:
-    """Return a function of NumPy arrays as one that compiled programs can call."""
+    """Return a function of NumPy arrays as one that compiled programs can call, too."""
 
     def call(seen: Any, mask: Any, carry: Any) -> Any:
-        whole, real = (
-            jax.ShapeDtypeStruct(mask.shape[:1], kind) for kind in (np.int32, np.float32)
+        if isinstance(mask, np.ndarray):
+            return run(seen, mask, carry)
+        action, value = (
+            jax.ShapeDtypeStruct(mask.shape[:1], kind) for kind in ("int32", "float32")
         )
-        like = whole, jax.ShapeDtypeStruct(mask.shape, np.float32), real, carry
-        return jax.pure_callback(run, like, seen, mask, carry)
+        logits = jax.ShapeDtypeStruct(mask.shape, "float32")
+        return jax.pure_callback(run, (action, logits, value, carry), seen, mask, carry)
 
     return call

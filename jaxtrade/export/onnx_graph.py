@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,37 +40,23 @@ OPERATORS = pairs(
 )
 
 
+@dataclass(eq=False)
 class Value(NDArrayOperatorsMixin):
-    """A value of the graph. What NumPy does with it adds nodes."""
+    """A value of the graph. What NumPy does with it adds nodes and constants."""
 
-    def __init__(self, graph: Graph, name: str) -> None:
-        self.graph, self.name = graph, name
+    name: str
+    nodes: list[Any]
+    constants: list[Any]
 
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any) -> Any:
-        return self.graph.add(function.__name__, *inputs)
+        return self.add(function.__name__, *inputs)
 
     def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
-        return self.graph.add(function.__name__, *inputs)
+        return self.add(function.__name__, *inputs)
 
     def astype(self, dtype: str) -> Any:
         """Convert to int32, the only type that `forward` names."""
-        return self.graph.add("astype", self)
-
-
-class Graph:
-    """Nodes in order, and their constants."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-
-    def name_of(self, x: Any) -> str:
-        """Return the name of a value, or of a number or an array as a new constant."""
-        if isinstance(x, Value):
-            return x.name
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(x, np.float32), name))
-        return name
+        return self.add("astype", self)
 
     def add(self, name: str, *inputs: Any) -> Any:
         """Add the node of a function of NumPy. Returns its value, or those of `split`."""
@@ -77,10 +64,16 @@ class Graph:
         several = kind == "Split"
         given = inputs[0] if kind == "Concat" else inputs[:1] if several else inputs
         outputs = [f"value_{len(self.nodes)}_{i}" for i in range(inputs[1] if several else 1)]
-        names = [self.name_of(x) for x in given]
+        names = [x.name if isinstance(x, Value) else self.constant(x) for x in given]
         self.nodes.append(helper.make_node(kind, names, outputs, **json.loads(attributes)))
-        made = [Value(self, output) for output in outputs]
+        made = [replace(self, name=output) for output in outputs]
         return made if several else made[0]
+
+    def constant(self, x: Any) -> str:
+        """Add a number or an array as a constant, and return its name."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(x, np.float32), name))
+        return name
 
 
 def model_of(weights: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> bytes:
@@ -88,7 +81,6 @@ def model_of(weights: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> byte
 
     Of each, the first axis is free and called `batch`. weights: as in `forward`.
     """
-    graph = Graph()
 
     def info(name: str, kind: int, *shape: int) -> Any:
         return helper.make_tensor_value_info(name, kind, ["batch", *shape])
@@ -99,11 +91,12 @@ def model_of(weights: Mapping[str, np.ndarray], card: Mapping[str, Any]) -> byte
     if memory:
         given.append(info("carry", FLOAT, memory))
         outputs.append(info("next_carry", FLOAT, memory))
-    inputs = [Value(graph, each.name) for each in given]
+    nodes, constants = list[Any](), list[Any]()
+    inputs = [Value(each.name, nodes, constants) for each in given]
     found = numpy_policy.forward(np, weights, card["network"]["activation"], *inputs)
     for output, value in zip(outputs, found, strict=False):
-        graph.nodes.append(helper.make_node("Identity", [value.name], [output.name]))
-    made = helper.make_graph(graph.nodes, "policy", given, outputs, graph.constants)
+        nodes.append(helper.make_node("Identity", [value.name], [output.name]))
+    made = helper.make_graph(nodes, "policy", given, outputs, constants)
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(made, opset_imports=[opset], ir_version=IR, producer_name="jaxtrade")
     digests = {name: value for name, value in card.items() if name.endswith("sha256")}
