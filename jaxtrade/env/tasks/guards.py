@@ -76,6 +76,8 @@ class GuardedTask:
     record: RecordKeeper
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of a copy, before it has its task
+            raise AttributeError(name)
         return getattr(self.task, name)
 
     def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
