@@ -4,7 +4,6 @@ itself.
 
 import itertools
 
-import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,9 +68,9 @@ def machine(
         if dies_at is not None and number >= dies_at:
             raise MemoryError("no room")
         needed = number * bytes_per_env
-        return SizeMeasurement(
-            number, None if limit is not None and needed > limit else speeds[number], needed, 1.0
-        )
+        if limit is not None and needed > limit:
+            raise MemoryError(f"{needed} of {limit}")
+        return SizeMeasurement(number, speeds[number], needed, 1.0)
 
     return measure
 
@@ -81,14 +80,14 @@ def machine(
 
 def test_doublings_end_where_two_of_them_gain_less_than_three_percent():
     speeds = {8: 100, 16: 190, 32: 300, 64: 308, 128: 305, 256: 900}
-    choice = search(speeds, machine(speeds), None)
+    choice = search(speeds, machine(speeds))
     assert choice.num_envs == 32, (
         "64 is 2.7 % faster, and the smallest that is about as fast is chosen"
     )
     assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128]
     assert not missing(choice.reason, "64", "128", "3%", "32")
     small = {8: 100, 16: 102, 32: 104, 64: 106, 128: 108, 256: 108, 512: 108}
-    choice = search(small, machine(small), None)
+    choice = search(small, machine(small))
     assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64, 128, 256], (
         "2 % a time is 4 % in two"
     )
@@ -107,11 +106,11 @@ def test_a_slow_moment_of_the_machine_does_not_end_the_search():
         seen.append(number)
         return now._replace(steps_per_second=speeds[number] / 4) if slow else now
 
-    choice = search(speeds, measure, None)
+    choice = search(speeds, measure)
     assert seen == [8, 16, 32, 64, 32, 64, 128, 256, 128, 256]
     assert choice.num_envs == 64
     assert {each.num_envs: each.steps_per_second for each in choice.measured} == speeds
-    assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206}), None).num_envs == 32, (
+    assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206})).num_envs == 32, (
         "8 % faster is faster"
     )
 
@@ -119,14 +118,14 @@ def test_a_slow_moment_of_the_machine_does_not_end_the_search():
 @pytest.mark.parametrize(
     ("limit", "dies_at", "chosen", "said"),
     [
-        (500, None, 32, ("64", "0.00064 MB", "0.0005 MB")),
+        (500, None, 32, ("64", "640 of 500")),
         (None, 64, 32, ("64", "no room")),
         (None, None, 128, ("50 updates",)),
     ],
 )
 def test_the_end_of_memory_or_of_the_run_ends_the_search(limit, dies_at, chosen, said):
     speeds = {number: float(number) for number in (16, 32, 64, 128)}
-    choice = search(speeds, machine(speeds, 10, limit, dies_at), limit)
+    choice = search(speeds, machine(speeds, 10, limit, dies_at))
     assert choice.num_envs == chosen
     assert not missing(choice.reason, *said)
 
@@ -134,7 +133,7 @@ def test_the_end_of_memory_or_of_the_run_ends_the_search(limit, dies_at, chosen,
 def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number():
     for kind in (machine({16: 1.0}, 10, 50), machine({16: 1.0}, dies_at=1)):
         with refused("rollout.num_envs=auto", "rollout.num_steps", kind=OutOfMemoryError):
-            search([16], kind, 50)
+            search([16], kind)
 
 
 def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run():
@@ -146,11 +145,11 @@ def test_other_keys_that_refuse_a_size_end_the_search_and_not_the_run():
             raise ConfigError("dqn.buffer_size (3,000) holds 1 rollouts")
         return measured(number)
 
-    choice = search([8, 16, 32], measure, None)
+    choice = search([8, 16, 32], measure)
     assert choice.num_envs == 16
     assert not missing(choice.reason, "32", "dqn.buffer_size (3,000)")
     with refused("dqn.buffer_size"):
-        search([32], measure, None)
+        search([32], measure)
 
 
 def test_an_error_that_is_not_of_memory_is_not_swallowed():
@@ -158,7 +157,7 @@ def test_an_error_that_is_not_of_memory_is_not_swallowed():
         raise RuntimeError(f"a bug with {number}")
 
     with refused("a bug with 16", kind=RuntimeError):
-        search([16, 32], broken, None)
+        search([16, 32], broken)
 
 
 @given(st.lists(st.floats(1.0, 4.0), min_size=1, max_size=12))
@@ -168,7 +167,7 @@ def test_the_choice_is_near_the_fastest_that_was_measured(gains):
     speeds = dict(
         zip(numbers, itertools.accumulate(gains, lambda speed, gain: speed * gain), strict=True)
     )
-    choice = search(numbers, machine(speeds), None)
+    choice = search(numbers, machine(speeds))
     fastest = max(speeds[each.num_envs] for each in choice.measured)
     good = [
         each.num_envs
@@ -193,7 +192,7 @@ def test_the_choice_is_near_the_fastest_that_was_measured(gains):
 )
 def test_a_doubling_that_cannot_pay_for_its_compilation_is_not_measured(steps, measured, said):
     """A compilation takes 1 s, and the run must take 2 s or more for a doubling to save that."""
-    choice = search([8, 16, 32, 64], machine({8: 100, 16: 200, 32: 200.0, 64: 200.0}), None, steps)
+    choice = search([8, 16, 32, 64], machine({8: 100, 16: 200, 32: 200.0, 64: 200.0}), steps)
     assert [each.num_envs for each in choice.measured] == measured
     assert choice.num_envs == min(16, measured[-1])
     assert not missing(choice.reason, *said)
@@ -264,83 +263,24 @@ def at_once(setup, limit):
     return SizeMeasurement(number, float(min(number, 64)), 10 * number, 0.0)
 
 
-def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path):
-    path, choice = (
-        tmp_path / "sizes" / "key.json",
-        Choice(64, (SizeMeasurement(32, 1.0, 10, 0.1), SizeMeasurement(64, 2.0, 20, 0.1)), "why"),
-    )
-    auto_envs._write(path, choice, Told())
-    assert (
-        auto_envs.read_choice(path, [32, 64], None)
-        == choice
-        == auto_envs.read_choice(path, [32, 64], 20)
-    )
-    assert auto_envs.read_choice(path, [32, 64], 19) is None
-    assert auto_envs.read_choice(path, [32], None) is None
-    for damaged in (
-        '{"num_envs": 64',
-        "{}",
-        '{"num_envs": "64", "measured": [], "reason": ""}',
-        "[]",
-    ):
-        path.write_text(damaged)
-        assert auto_envs.read_choice(path, [32, 64], None) is None
-
-
-@pytest.mark.slow
-def test_a_choice_is_remembered_by_all_that_decides_it(tmp_path, monkeypatch):
-    def measures(*overrides):
-        told = Told()
-        prepare_sized(config(*overrides), tmp_path, told, at_once, lambda: None)
-        return bool(told.phases)
-
-    assert measures()
-    assert not measures()
-    assert not measures("seed=5"), "a seed is an argument of the same programs"
-    for other in ("ppo.learning_rate=1e-4", "costs.commission=9", "data.synthetic_sessions=5"):
-        assert measures(other), other
-    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=")
-    assert measures()
-    monkeypatch.undo()
-    jax.config.update("jax_numpy_rank_promotion", "warn")
-    try:
-        assert measures()
-    finally:
-        jax.config.update("jax_numpy_rank_promotion", "allow")
-    assert not measures()
-
-
-def test_choices_are_remembered_where_jax_keeps_programs(tmp_path):
-    before = jax.config.jax_compilation_cache_dir
-    try:
-        jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-        assert auto_envs.choices_folder() == tmp_path / "sizes"
-        for elsewhere in (None, "gs://bucket/programs"):
-            jax.config.update("jax_compilation_cache_dir", elsewhere)
-            assert auto_envs.choices_folder() is None
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
-
-
 @pytest.mark.slow
 def test_what_was_chosen_is_said_in_one_line():
     told = Told()
-    found = prepare_sized(config(), None, told, at_once, lambda: None)
+    found = prepare_sized(config(), told, at_once, lambda: None)
     assert found.setup.config.rollout.num_envs == 64
     [said] = told.lines
     assert not missing(
         said, "rollout.num_envs: ", "auto is 64", "1,024 steps", "32: 32, 64: 64", "50 updates"
     )
     assert [phase.about for phase in told.phases] == ["64 environments"]
-    left = prepare_sized(
-        config(),
-        None,
-        Told(),
-        lambda setup, limit: at_once(setup, limit)._replace(
-            steps_per_second=None if 10 * setup.config.rollout.num_envs > (limit or 0) else 1.0
-        ),
-        lambda: 500,
-    )
+
+    def within(setup, limit):
+        found = at_once(setup, limit)
+        if found.bytes > limit:
+            raise MemoryError
+        return found
+
+    left = prepare_sized(config(), Told(), within, lambda: 500)
     assert left.setup.config.rollout.num_envs == 32, "64 need 640 bytes, and 80 % of 500 are 400"
 
 
@@ -349,7 +289,7 @@ def test_a_single_size_is_not_measured():
         raise AssertionError(f"measured {setup.config.rollout.num_envs} within {limit}")
 
     told = Told()
-    found = prepare_sized(config("train.total_timesteps=2000"), None, told, refuse, lambda: None)
+    found = prepare_sized(config("train.total_timesteps=2000"), told, refuse, lambda: None)
     assert found.setup.config.rollout.num_envs == 32
     [said] = told.lines
     assert not missing(said, "rollout.num_envs", "auto is 32", "512 steps", "50 updates")
@@ -359,7 +299,7 @@ def test_a_single_size_is_not_measured():
 def test_an_advisor_is_refused():
     overrides = ("advisor.kind=rules", "advisor.fusion=trust")
     with refused("auto with advisor.kind"):
-        prepare_sized(config(*overrides), None, Told(), at_once, lambda: None)
+        prepare_sized(config(*overrides), Told(), at_once, lambda: None)
     with refused("measured by `jaxtrade train`"):
         prepare(config())
 
@@ -377,7 +317,7 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch, t
     monkeypatch.setattr(
         training,
         "prepare_sized",
-        lambda config, folder, screen: prepare_sized(config, None, screen, at_once, lambda: None),
+        lambda config, screen: prepare_sized(config, screen, at_once, lambda: None),
     )
     monkeypatch.setattr(training, "check_device", dies_with_64)
     assert training.run(config(), path, screen=told).path == path

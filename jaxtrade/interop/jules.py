@@ -171,7 +171,7 @@ def get_optimal_n_envs(
 
 
 def _measure_num_envs(env: VectorizedEnv) -> int:
-    return prepare_sized(env.config, None, Screen()).setup.config.rollout.num_envs
+    return prepare_sized(env.config, Screen()).setup.config.rollout.num_envs
 
 
 class TrainerAgent:

@@ -1,20 +1,16 @@
-"""`rollout.num_envs: auto`: measure the run's update at several sizes, and keep the choice."""
+"""`rollout.num_envs: auto`: measure the run's update at several sizes, and choose one."""
 
 from __future__ import annotations
 
 import gc
-import hashlib
 import itertools
-import json
 import math
-import os
+import operator
 import platform
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,10 +25,7 @@ from jaxtrade.runs.initial_state import METRICS
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.compiling import describe_arguments
-from jaxtrade.storage.digests import write_whole
 from jaxtrade.storage.sizes import program_bytes, tree_bytes
-from jaxtrade.version import __version__
 
 # How many environments train fastest: the search for `rollout.num_envs: auto`.
 #
@@ -50,14 +43,13 @@ TRIED = 256  # multiples of the number of groups among which the first size is s
 class SizeMeasurement(NamedTuple):
     """One size.
 
-    steps_per_second: of all agents together; None if the size was not run, because `bytes` is
-        too much.
+    steps_per_second: of all agents together.
     bytes: the compiled program's need with two copies of the state.
     compile_seconds: of one update.
     """
 
     num_envs: int
-    steps_per_second: float | None
+    steps_per_second: float
     bytes: int
     compile_seconds: float
 
@@ -124,7 +116,6 @@ def _smallest_size(config: RunConfig) -> int:
 def search(
     candidates: Iterable[int],
     measure: Callable[[int], SizeMeasurement],
-    limit: int | None,
     steps: float = math.inf,
 ) -> Choice:
     """Measure sizes, the smallest first, until one is not worth it.
@@ -134,8 +125,6 @@ def search(
     Args:
         candidates: from `sizes`.
         measure: of a number of environments. It may raise what the end of memory raises.
-        limit: bytes that a run may take; None if unknown. `measure` returns no speed for a size
-            that needs more.
         steps: of the run, of all agents together. Twice the environments are at most twice as fast,
             so a doubling saves at most half of the time that these steps take: the search ends
             where compiling the last size took longer.
@@ -146,7 +135,7 @@ def search(
         f"more would leave the run fewer than {LEAST_UPDATES} updates",
     )
     for number in candidates:
-        if found and (takes := steps / _speed(found[-1])) / 2 < found[-1].compile_seconds:
+        if found and (takes := steps / found[-1].steps_per_second) / 2 < found[-1].compile_seconds:
             reason = (
                 f"the run takes {takes:.1f} s at this speed, of which {number:,} would save less than their "
                 f"compilation takes ({found[-1].compile_seconds:.1f} s for {found[-1].num_envs:,})"
@@ -156,7 +145,7 @@ def search(
             now = measure(number)
             if _is_search_over(found, now):  # perhaps because the machine was slow for a moment
                 found[-1], now = (
-                    _faster(each, measure(each.num_envs)) for each in (found[-1], now)
+                    max(each, measure(each.num_envs), key=_speed) for each in (found[-1], now)
                 )
         except (
             ConfigError
@@ -169,9 +158,6 @@ def search(
             if not is_exhausted(error):
                 raise
             reason = f"memory ran out with {number:,} ({first_line(error)})"
-            break
-        if now.steps_per_second is None:
-            reason = f"{number:,} need {size(now.bytes)}, and a run may take {size(limit or 0)}"
             break
         found.append(now)
         if _is_search_over(found[:-1], now):
@@ -196,28 +182,17 @@ def _is_search_over(found: Sequence[SizeMeasurement], now: SizeMeasurement) -> b
 
     One doubling alone says little: small gains add up.
     """
-    return (
-        now.steps_per_second is not None
-        and len(found) > 1
-        and (max(_speed(found[-1]), _speed(now)) < GROWTH * _speed(found[-2]))
-    )
+    return len(found) > 1 and max(map(_speed, (found[-1], now))) < GROWTH * _speed(found[-2])
 
 
-def _faster(one: SizeMeasurement, other: SizeMeasurement) -> SizeMeasurement:
-    """Choose the better of two measurements of one size, of which the second may not have run."""
-    return one if other.steps_per_second is None else max(one, other, key=_speed)
-
-
-def _speed(measured: SizeMeasurement) -> float:
-    assert measured.steps_per_second is not None
-    return measured.steps_per_second
+_speed = operator.attrgetter("steps_per_second")
 
 
 def line(choice: Choice, config: RunConfig, where: str) -> str:
     """Format one line about a choice.
 
     config: the run's, with the number.
-    where: what was measured on, or where it is from.
+    where: what was measured on.
     """
     speeds = ", ".join(f"{each.num_envs:,}: {_speed(each):,.0f}" for each in choice.measured)
     measured = f"steps/s by number {speeds}; " if speeds else ""
@@ -228,29 +203,7 @@ def line(choice: Choice, config: RunConfig, where: str) -> str:
     )
 
 
-FOLDER = "sizes"  # in the folder of compiled programs
 SECONDS, LEAST_REPEATS = 0.5, 3  # how long a size is measured at least, and how often
-LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
-# Variables that XLA and its CPU backend read.
-VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NPROC", "OMP_NUM_THREADS", "JAXTRADE_XLA_DEFAULTS")
-# Settings of JAX that say where programs are kept and what is logged. All others are part of the
-# key of a choice.
-HARMLESS = frozenset(
-    {
-        "jax_compilation_cache_dir",
-        "jax_enable_compilation_cache",
-        "jax_compilation_cache_max_size",
-        "jax_persistent_cache_min_compile_time_secs",
-        "jax_persistent_cache_min_entry_size_bytes",
-        "jax_raise_persistent_cache_errors",
-        "jax_log_compiles",
-        "jax_logging_level",
-        "jax_explain_cache_misses",
-        "jax_debug_log_modules",
-        "jax_traceback_filtering",
-        "jax_dump_ir_to",
-    }
-)
 
 Measure = Callable[[Setup, int | None], SizeMeasurement]
 
@@ -284,9 +237,11 @@ def memory_left() -> int | None:
 def measure_update(setup: Setup, limit: int | None) -> SizeMeasurement:
     """Compile and time the update of a run, with all its agents.
 
-    limit: bytes; a larger need is not run.
+    limit: bytes; None if unknown.
 
     The need counts the state twice, because the training loop keeps one to go back to.
+
+    Raises MemoryError if the need is above the limit.
     """
     algorithm, keys = setup.stack.wrap(setup.algorithm), setup.stack.keys(setup.config.seed)
     init = jax.jit(algorithm.init)
@@ -299,7 +254,7 @@ def measure_update(setup: Setup, limit: int | None) -> SizeMeasurement:
     needed = (program_bytes(program) or state_bytes + tree_bytes(params)) + state_bytes
     number = setup.config.rollout.num_envs
     if limit is not None and needed > limit:
-        return SizeMeasurement(number, None, needed, seconds)
+        raise MemoryError(f"it needs {size(needed)}, and a run may take {size(limit)}")
     state, times = init(keys, params), list[float]()
     while len(times) <= LEAST_REPEATS or sum(times[1:]) < SECONDS:  # the first is a warm-up
         start = time.perf_counter()
@@ -309,19 +264,8 @@ def measure_update(setup: Setup, limit: int | None) -> SizeMeasurement:
     return SizeMeasurement(number, steps / statistics.median(times[1:]), needed, seconds)
 
 
-def choices_folder() -> Path | None:
-    """Return the folder of choices, where JAX keeps compiled programs.
-
-    None if it keeps none in a local folder.
-    """
-    found = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    off = not jax.config.jax_enable_compilation_cache  # pyright: ignore
-    return None if off or found is None or "://" in str(found) else Path(found) / FOLDER
-
-
 def prepare_sized(
     config: RunConfig,
-    folder: Path | None,
     screen: Screen,
     measure: Measure = measure_update,
     left: Callable[[], int | None] = memory_left,
@@ -329,8 +273,6 @@ def prepare_sized(
     """Do `setup.prepare`, after measuring how many environments the run has if that is `auto`.
 
     Args:
-        folder: where choices are remembered, by device, versions, settings, shapes and
-            configuration. None: a choice is neither read nor kept.
         measure: of a setup, within a limit in bytes.
         left: bytes that are free.
     Raises ConfigError, DataError, OutOfMemoryError.
@@ -352,28 +294,17 @@ def prepare_sized(
         choice = Choice(candidates[0], (), reason)
         screen.message(line(choice, setup.config, "not measured"))
         return SizedSetup(setup, config, choice)
-    own = None if folder is None or config.imports else _path(folder, setup)
     free = left()
     limit = None if free is None else int(SHARE * free)
-    choice, where = (
-        None if own is None else read_choice(own, candidates, limit),
-        f"measured earlier: {own}",
-    )
-    if choice is None:
 
-        def at(number: int) -> SizeMeasurement:
-            screen.phase("measuring", f"{number:,} environments")
-            gc.collect()  # of the size before, so that two are not held at once
-            return measure(with_learner_of(setup, set_num_envs(config, number)), limit)
+    def at(number: int) -> SizeMeasurement:
+        screen.phase("measuring", f"{number:,} environments")
+        gc.collect()  # of the size before, so that two are not held at once
+        return measure(with_learner_of(setup, set_num_envs(config, number)), limit)
 
-        steps = config.train.total_timesteps * setup.stack.count
-        choice, where = (
-            search(candidates, at, limit, steps),
-            f"measured on {jax.local_devices()[0].device_kind}",
-        )
-        if own is not None:
-            _write(own, choice, screen)
+    choice = search(candidates, at, config.train.total_timesteps * setup.stack.count)
     setup = with_learner_of(setup, set_num_envs(config, choice.num_envs))
+    where = f"measured on {jax.local_devices()[0].device_kind}"
     screen.message(line(choice, setup.config, where))
     return SizedSetup(setup, config, choice)
 
@@ -413,86 +344,3 @@ def describe_choice(choice: Choice, num_envs: int) -> dict[str, Any]:
         "reason": choice.reason,
         "measured": [each._asdict() for each in choice.measured],
     }
-
-
-def _processor() -> str:
-    """Identify the processor: its model and instructions."""
-    told = Path("/proc/cpuinfo")
-    if not told.exists():
-        return f"{platform.machine()} {platform.processor()} {platform.version()}"
-    lines = told.read_text(encoding="utf-8", errors="replace").splitlines()
-    wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
-    return (
-        platform.machine()
-        + " "
-        + " ".join(sorted({line for line in lines if line.startswith(wanted)}))
-    )
-
-
-def _surroundings() -> dict[str, Any]:
-    """Collect versions, settings and the device, as plain values."""
-    device = jax.local_devices()[0]
-    settings = {
-        name: str(value) for name, value in jax.config.values.items() if name not in HARMLESS
-    }
-    return {
-        "versions": {name: metadata.version(name) for name in LIBRARIES}
-        | {"python": f"{platform.python_implementation()} {sys.version}"},
-        "settings": settings,
-        "processor": _processor(),
-        "variables": {name: os.environ.get(name) for name in VARIABLES},
-        "flags": [word for word in sys.argv if word.startswith("--xla")],
-        "device": [
-            device.platform,
-            device.device_kind,
-            device.client.platform_version,
-            device.id,
-            jax.device_count(),
-            jax.process_count(),
-        ],
-    }
-
-
-def _path(folder: Path, setup: Setup) -> Path:
-    whole = {
-        "surroundings": _surroundings(),
-        "facts": setup.facts,
-        "shapes": describe_arguments(setup.agents.params),
-        "jaxtrade": __version__,
-    }
-    return (
-        folder
-        / f"{hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]}.json"
-    )
-
-
-def read_choice(path: Path, candidates: list[int], limit: int | None) -> Choice | None:
-    """Read a choice that was kept.
-
-    None if there is none, if its file is damaged, or if it needs more than `limit` bytes.
-    """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        measured = tuple(
-            SizeMeasurement(**{name: each[name] for name in SizeMeasurement._fields})
-            for each in found["measured"]
-        )
-        chosen = next(
-            each
-            for each in measured
-            if each.num_envs == found["num_envs"] and each.num_envs in candidates
-        )
-        choice = Choice(chosen.num_envs, measured, str(found["reason"]))
-    except (OSError, ValueError, KeyError, TypeError, StopIteration):
-        return None  # it is measured again, and written anew
-    return choice if limit is None or chosen.bytes <= limit else None
-
-
-def _write(path: Path, choice: Choice, screen: Screen) -> None:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, json.dumps(describe_choice(choice, choice.num_envs), indent=1) + "\n")
-    except OSError as error:
-        screen.message(
-            f"note: {path}: the number of environments is measured again at the next start: {error}"
-        )

@@ -26,7 +26,6 @@ from jaxtrade.runs.advice import check_advisor, metric_lines
 from jaxtrade.runs.agents import FolderChoice, write_agents
 from jaxtrade.runs.auto_envs import (
     SizedSetup,
-    choices_folder,
     describe_choice,
     prepare_sized,
     shrink_setup,
@@ -181,7 +180,7 @@ def _size_run(plan: RunPlan, path: Path, source: Source | None, screen: Screen) 
         config = adopt(config, source)
     screen.phase("loading", "the market")
     with explain_memory(config):
-        found = prepare_sized(config, choices_folder(), screen)
+        found = prepare_sized(config, screen)
     if found.choice is not None:
         rundir.check_new(path)  # whatever is in the folder later is of this run
     return found

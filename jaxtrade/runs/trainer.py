@@ -193,7 +193,7 @@ def performance_info(
     return {name: own.get(name) for name in UNITS} | {"units": dict(UNITS)}
 
 
-def _times_one(path: Path) -> float | None:
+def _times_one(path: Path) -> float:
     setup, _ = open_setup(path)
     if setup.fusion is not None:
         raise ConfigError(
@@ -204,7 +204,7 @@ def _times_one(path: Path) -> float | None:
         measure_update(each, None).steps_per_second
         for each in (with_learner_of(setup, set_num_envs(setup.config, 1)), setup)
     )
-    return None if one is None or own is None else own / one
+    return own / one
 
 
 def lines(info: Mapping[str, Any]) -> Iterator[str]:
