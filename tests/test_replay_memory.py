@@ -114,12 +114,10 @@ def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that
         memory.check(config, 1_500_000_000, "this machine")
     assert not missing(
         str(caught.value),
-        "replay needs 1.1 GB",
+        "replay 1.1 GB",
         "this machine has 1.5 GB",
         "dqn.buffer_size (1,048,576)",
-        "64 bytes per transition",
-        "8 agents",
-        "2 copies",
+        "its 8 agents",
         "train.num_seeds",
     )
     found = re.search(r"dqn\.buffer_size=(\d+)", str(caught.value))
@@ -131,7 +129,7 @@ def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that
         1_500_000_000,
         "it",
     )
-    with refused("the replay needs"):
+    with refused("the run needs"):
         memory.check(
             dqn_config("train.num_seeds=8", "env.task=manage", f"dqn.buffer_size={largest + 2048}"),
             1_500_000_000,
@@ -142,5 +140,6 @@ def test_a_million_transitions_under_eight_agents_are_refused_with_the_size_that
 def test_where_no_replay_fits_the_message_names_what_to_lower():
     config = dqn_config("rollout.num_envs=4096", "train.num_seeds=8", "dqn.batch_size=4096")
     rest = (memory.estimate_memory(config) - COPIES * 8 * MILLION * 64) / memory.FACTOR
-    with refused("No replay fits: ", "rollout.num_envs", "rollout.num_steps", "train.num_seeds"):
+    with refused("replay", "dqn.buffer_size", "train.num_seeds") as caught:
         memory.check(config, int(rest) + 1000, "this machine")
+    assert "dqn.buffer_size=" not in str(caught.value)

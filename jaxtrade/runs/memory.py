@@ -112,24 +112,6 @@ def largest_buffer(config: RunConfig, available: float) -> int:
     return most
 
 
-def too_large(config: RunConfig, available: float) -> str:
-    """Write the sentence that refuses a replay which does not fit into `available` bytes."""
-    agents, size, largest = config.agents, config.dqn.buffer_size, largest_buffer(config, available)
-    whose = f"each of {agents} agents has its own" if agents > 1 else "it is held"
-    fewer = "the agents of the sweep" if config.lists_agents else "train.num_seeds"
-    several = f" or {fewer}" if agents > 1 else ""
-    fits = (
-        f"The largest that fits is dqn.buffer_size={largest}"
-        if largest
-        else ("No replay fits: lower rollout.num_envs or rollout.num_steps" + several)
-    )
-    lower = f", or lower {fewer}" if largest and agents > 1 else ""
-    return (
-        f"dqn.buffer_size ({size:,}) at {transition_bytes(config)} bytes per transition; {whose}, in {COPIES} "
-        f"copies (one to roll back to). {fits}{lower}"
-    )
-
-
 FACTOR = 1.5  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
 PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
@@ -226,20 +208,18 @@ def memory_parts(config: RunConfig, device: bool = False) -> list[MemoryPart]:
             seeds * envs * 4 * (2 * slots + 4 * units),
             ("rollout.num_envs", *widths, *several),
         ),
+        MemoryPart(
+            "older policies",
+            seeds * config.actor.delay * parameter_count(config) * PER_OLDER,
+            ("actor.delay", *widths, *several),
+        ),
+        MemoryPart("replay", replay_bytes(config), ("dqn.buffer_size", *several)),
     ]
-    if older := seeds * config.actor.delay * parameter_count(config) * PER_OLDER:
-        found.append(MemoryPart("older policies", older, ("actor.delay", *widths, *several)))
-    if replay := replay_bytes(config):
-        found.append(MemoryPart("replay", replay, ("dqn.buffer_size", *several)))
-    if config.data.source == "synthetic" and not device:
-        found.append(
-            MemoryPart(
-                "bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",)
-            )
-        )
     if not device:
+        bars = _synthetic_sessions(config) * PER_SESSION
+        found.append(MemoryPart("bars", bars, ("data.synthetic_sessions",)))
         found.append(MemoryPart("process", PROCESS, ()))
-    return sorted(found, key=lambda part: -part.bytes)
+    return sorted((part for part in found if part.bytes), key=lambda part: -part.bytes)
 
 
 def _synthetic_sessions(config: RunConfig) -> int:
@@ -248,6 +228,8 @@ def _synthetic_sessions(config: RunConfig) -> int:
     A set holds them twice: its members', and those of the whole.
     """
     data = config.data
+    if data.source != "synthetic":
+        return 0
     if len(data.markets) < 2:
         return data.synthetic_sessions
     own = [data.per_market.get(symbol, {}).get("synthetic_sessions") for symbol in data.markets]
@@ -269,19 +251,16 @@ def check(config: RunConfig, limit: int, where: str, device: bool = False) -> No
     too many rows. What a replay takes is known exactly, so it counts in full; the message names the
     largest that fits.
     """
-    rows = config.rollout.num_envs * config.rollout.num_steps
-    replay = replay_bytes(config)
-    rest = (estimate_memory(config, device) - replay) / FACTOR
-    if replay and rest < limit < rest + replay:
-        raise ConfigError(
-            f"memory: the replay needs {size(replay)} beside about {size(rest)}, and {where} has "
-            f"{size(limit)}: {too_large(config, limit - rest)}"
-        )
+    need, replay = estimate_memory(config, device), replay_bytes(config)
+    rest = (need - replay) / FACTOR
     if rest + replay > limit:
+        most = largest_buffer(config, limit - rest) if replay else 0
+        smaller = f"The largest replay that fits is dqn.buffer_size={most}. " if most else ""
         raise ConfigError(
-            f"memory: the run needs about {size(estimate_memory(config, device))}, and {where} has {size(limit)}. "
-            f"{_fewer(config, limit, device)}{made_of(config, device)}"
+            f"memory: the run needs about {size(need)}, and {where} has {size(limit)}. "
+            f"{smaller}{_fewer(config, limit, device)}{made_of(config, device)}"
         )
+    rows = config.rollout.num_envs * config.rollout.num_steps
     if rows >= MOST_ROWS:
         raise ConfigError(
             f"rollout.num_envs x rollout.num_steps = {rows:,}: a rollout has fewer than {MOST_ROWS:,} "
