@@ -11,7 +11,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.rl.evolve import replay
-from jaxtrade.runs.hooks import LINEAGE, Evolution, LineageSink
+from jaxtrade.runs.hooks import LINEAGE, Evolving, LineageSink
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.sinks import read_rows
 from tests.reading import read_json
@@ -46,12 +46,16 @@ def config():
 # --- the hook ---------------------------------------------------------------------------------------------------------
 
 
-class Recorded(Evolution):
+class Recorded(Evolving):
     """A hook with an event every two chunks of three updates, in a run of 18 updates."""
 
     def __init__(self, rows, source):
-        super().__init__(2, 3, 18, str)
-        self.rows, self.source = rows, source
+        self._job = SimpleNamespace(
+            config=load_config("quickstart", ["train.chunk_updates=3"]),
+            setup=SimpleNamespace(plan=SimpleNamespace(total_updates=18)),
+            log=str,
+        )
+        self.every, self.rows, self.source = 2, rows, source
 
     def scores(self, state):
         return np.array([1.0, 2.0])

@@ -96,64 +96,6 @@ def rank_agents(
 # end. First its hook: it scores the agents between chunks, and replaces the worst.
 
 
-class Evolution:
-    """A hook of `train` (a `hooks.StatefulHook`): an event every `every` chunks.
-
-    There is none after the last one, because nothing would be trained after it.
-
-    events, copies: events so far, and agents that became copies in them. A rollback and a resume
-        restore both.
-    """
-
-    name = "evolution"
-
-    def __init__(self, every: int, chunk_updates: int, total_updates: int, log: Log) -> None:
-        """log: takes one line about each event."""
-        self.every, self._log = every, log
-        self._chunk_updates, self._total_updates = chunk_updates, total_updates
-        self.events = self.copies = 0
-
-    def scores(self, state: PyTree) -> np.ndarray:
-        """Score each agent (float64[N]); higher is better. It reads validation sessions alone."""
-        raise NotImplementedError
-
-    def event(
-        self, state: PyTree, scores: np.ndarray, update: int
-    ) -> tuple[PyTree, dict[str, Any]]:
-        """Return the state after an event, and the row of the lineage about it.
-
-        scores: float32[N].
-        """
-        raise NotImplementedError
-
-    def record(self, row: dict[str, Any]) -> None:
-        """Keep the row of an event."""
-        raise NotImplementedError
-
-    def memory(self) -> dict[str, Any]:
-        return {"events": self.events, "copies": self.copies}
-
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        self.events, self.copies = memory.get("events", 0), memory.get("copies", 0)
-
-    def __call__(self, state: PyTree, update: int) -> Change:
-        if update // self._chunk_updates % self.every or update >= self._total_updates:
-            return Change()
-        scores = self.scores(state).astype(np.float32)
-        state, row = self.event(state, scores, update)
-        copied = [(i, source) for i, source in enumerate(row["source"]) if source != i]
-        self.events, self.copies = self.events + 1, self.copies + len(copied)
-        self.record(row)
-        self._log(
-            f"evolution at update {update}: {describe_scores(scores)}; "
-            + (
-                ", ".join(f"agent {i} goes on from agent {source}" for i, source in copied)
-                or "nobody is replaced: no agent is finite"
-            )
-        )
-        return Change(state=state, save=True) if copied else Change()
-
-
 def describe_scores(scores: np.ndarray) -> str:
     """Describe the scores of an event in words."""
     known = scores[np.isfinite(scores)]
@@ -204,16 +146,22 @@ class LineageSink(JsonlSink):
 WINNER_FOLDER = "policy_winner"  # in the run folder, beside `policy`
 
 
-class Evolving(Evolution):
-    """The evolution of a run's agents.
+class Evolving:
+    """The evolution of a run's agents: a hook (a `hooks.StatefulHook`) with an event every `every` chunks.
 
-    It is a hook unless the drawn settings stay (`evolve.every` is 0).
+    There is none after the last chunk, because nothing would be trained after it. It is no hook
+    where the drawn settings stay (`evolve.every` is 0).
+
+    events, copies: events so far, and agents that became copies in them. A rollback and a resume
+        restore both.
     """
 
+    name = "evolution"
+    events = copies = 0
+
     def __init__(self, job: Job) -> None:
-        config, total = job.config, job.setup.plan.total_updates
-        super().__init__(config.evolve.every, config.train.chunk_updates, total, job.log)
-        self._job, self._rules = job, evolve.rules_of(config)
+        self._job, self._rules = job, evolve.rules_of(job.config)
+        self.every = job.config.evolve.every
         self._lineage = LineageSink(job.path, job.beginning.resume_update) if is_main() else None
         if self._lineage is not None:
             job.files.append(self._lineage)
@@ -222,7 +170,33 @@ class Evolving(Evolution):
         if self.every:
             self.recall(job.beginning.memory(self.name) or {})
 
+    def memory(self) -> dict[str, Any]:
+        return {"events": self.events, "copies": self.copies}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        self.events, self.copies = memory.get("events", 0), memory.get("copies", 0)
+
+    def __call__(self, state: PyTree, update: int) -> Change:
+        job = self._job
+        last = update >= job.setup.plan.total_updates
+        if last or update // job.config.train.chunk_updates % self.every:
+            return Change()
+        scores = self.scores(state).astype(np.float32)
+        state, row = self.event(state, scores, update)
+        copied = [(i, source) for i, source in enumerate(row["source"]) if source != i]
+        self.events, self.copies = self.events + 1, self.copies + len(copied)
+        self.record(row)
+        job.log(
+            f"evolution at update {update}: {describe_scores(scores)}; "
+            + (
+                ", ".join(f"agent {i} goes on from agent {source}" for i, source in copied)
+                or "nobody is replaced: no agent is finite"
+            )
+        )
+        return Change(state=state, save=True) if copied else Change()
+
     def record(self, row: dict[str, Any]) -> None:
+        """Keep the row of an event."""
         if self._lineage is not None:
             self._lineage.record(row)
 
@@ -241,6 +215,10 @@ class Evolving(Evolution):
     def event(
         self, state: PyTree, scores: np.ndarray, update: int
     ) -> tuple[PyTree, dict[str, Any]]:
+        """Return the state after an event, and the row of the lineage about it.
+
+        scores: float32[N].
+        """
         args = (
             evolve.parts_of(state),
             jnp.asarray(scores),
