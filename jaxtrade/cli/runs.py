@@ -263,11 +263,9 @@ def watch(args: Namespace) -> int:
     from jaxtrade.watching.metrics import Reader
     from jaxtrade.watching.server import WatchServer, new_token, routes
 
-    reader = Reader()
     try:
-        server = WatchServer(routes(folder, reader, make_page), new_token(), args.port)
+        server = WatchServer(routes(folder, Reader(), make_page), new_token(), args.port)
     except (OSError, OverflowError) as error:
-        reader.close()
         taken = getattr(error, "errno", None) == errno.EADDRINUSE
         raise ConfigError(
             f"--port {args.port}: {'another program listens on it' if taken else error}; leave --port "
@@ -276,7 +274,6 @@ def watch(args: Namespace) -> int:
     for line in lines_of(server.address, server.port):
         print(line, flush=True)
     with ExitStack() as stack:
-        stack.callback(reader.close)
         stack.callback(server.server_close)
         if args.browse:
             import webbrowser

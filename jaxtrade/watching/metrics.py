@@ -1,6 +1,6 @@
 """The metrics of a run that trains, as thinned curves.
 
-A thread keeps them up to date from the run's metrics file.
+Whoever asks for them reads what is new in the run's metrics file.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -293,31 +294,15 @@ def _band(mean: float, each: Any) -> tuple[float, float]:
     return (min(each), max(each)) if each else (mean, mean)
 
 
-# Keep the curves of the runs that somebody looks at up to date, in one thread of its own.
-
-PAUSE = 0.5  # seconds between two looks at files that have nothing new
-FORGET = 60.0  # seconds without a reader after which a run's curves are dropped
-
-
-class _Watched:
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics, self.asked, self.lock = metrics, time.monotonic(), threading.Lock()
+LONGEST = 0.25  # seconds that one answer reads on; a page asks again every second
+MOST_READ = 16  # runs whose curves are kept, those that were asked for last
 
 
 class Reader:
-    """Reads the metrics of the runs that are asked for. `close` ends its thread."""
+    """Reads the metrics of the runs that are asked for."""
 
     def __init__(self) -> None:
-        self._runs: dict[Path, _Watched] = {}
-        self._guard, self._stop, self._wake = threading.Lock(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._read, name="jaxtrade-watch", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._wake.set()
-        self._thread.join()
+        self._metrics, self._lock = lru_cache(MOST_READ)(Metrics), threading.Lock()
 
     def curves(self, run: Path, asked: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
         """Return the state of a run's curves, and those that are asked for.
@@ -327,10 +312,10 @@ class Reader:
 
         asked: name -> (width, number of entries) that the reader has, as in `Curve.to_lists`.
         """
-        watched = self._start_watching(run)
-        with watched.lock:
-            metrics = watched.metrics
-            metrics.poll()  # at once: a page that has to wait for the thread would see a chunk later
+        with self._lock:
+            metrics, until = self._metrics(run), time.monotonic() + LONGEST
+            while metrics.poll() and time.monotonic() < until:
+                pass
             return {
                 "version": metrics.version,
                 "share_read": metrics.share_read,
@@ -355,34 +340,3 @@ class Reader:
                     if name in metrics.curves
                 },
             }
-
-    def _start_watching(self, run: Path) -> _Watched:
-        with self._guard:
-            if run not in self._runs:
-                self._runs[run] = _Watched(Metrics(run))
-                self._wake.set()
-            self._runs[run].asked = time.monotonic()
-            return self._runs[run]
-
-    def _read(self) -> None:
-        while not self._stop.is_set():
-            news = [self._poll(run) for run in self._current()]
-            if not any(news):
-                self._wake.wait(PAUSE)
-                self._wake.clear()
-
-    def _current(self) -> Sequence[Path]:
-        """Return the runs to read, and forget those that nobody has asked about for long."""
-        with self._guard:
-            now = time.monotonic()
-            for run in [run for run, each in self._runs.items() if now - each.asked > FORGET]:
-                del self._runs[run]
-            return list(self._runs)
-
-    def _poll(self, run: Path) -> bool:
-        with self._guard:
-            watched = self._runs.get(run)
-        if not watched:
-            return False
-        with watched.lock:
-            return watched.metrics.poll()

@@ -57,15 +57,13 @@ def server(tmp_path_factory):
     webdriver.skip_or_fail()
     folder = tmp_path_factory.mktemp("watched")
     (folder / "runs").mkdir()
-    reader = Reader()
-    made = WatchServer(routes(folder / "runs", reader), new_token())
+    made = WatchServer(routes(folder / "runs", Reader()), new_token())
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield made, folder
     made.shutdown()
     thread.join()
     made.server_close()
-    reader.close()
 
 
 @pytest.fixture(scope="module")

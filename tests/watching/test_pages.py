@@ -26,9 +26,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def reader():
-    found = Reader()
-    yield found
-    found.close()
+    return Reader()
 
 
 @pytest.fixture
