@@ -19,6 +19,7 @@ from jaxtrade.config.sweep import flat
 from jaxtrade.data.describe import warn_of_sizes
 from jaxtrade.data.market import Market
 from jaxtrade.data.members import member_configs
+from jaxtrade.data.splits import reach_of
 from jaxtrade.env.params import describe as describe_stages
 from jaxtrade.env.shared import describe as describe_impact
 from jaxtrade.env.state import EnvParams
@@ -36,6 +37,7 @@ from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.initial_state import METRICS, InitialState
 from jaxtrade.runs.memory import memory_notes
 from jaxtrade.runs.setup import Setup, metric_names, monitor_sink, policies_of
+from jaxtrade.runs.walk_document import how_reach
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import (
@@ -144,13 +146,7 @@ class Job:
         beginning: InitialState,
         programs: Programs,
         screen: Screen,
-        limit: float | None,
     ) -> None:
-        """Put the parts of a run together.
-
-        limit: of the time of this process, in seconds: `control.wall_clock`, or what a resume was
-        given.
-        """
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = (
             None  # parameters that show the validation sessions, if they are scored
@@ -167,6 +163,7 @@ class Job:
             self._open_files(update, names, columns)
         learner = setup.algorithm
         self.watch = Watch(self.log, names, learner.info.warnings, learner.info.remedies)
+        limit = self.config.control.wall_clock
         self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = (
             {}
@@ -335,6 +332,24 @@ def intro_lines(job: Job) -> Iterator[str]:
     if env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     yield from _about_the_run(job)
+    if setup.folds:
+        yield from walk_lines(setup)
+
+
+def walk_lines(setup: Setup) -> Iterable[str]:
+    """Yield what a walk-forward says of its folds when it begins."""
+    walk, dates = setup.config.walk, setup.single.trade_dates
+    yield (
+        f"walk-forward ({walk.mode}): {several(len(setup.folds), 'fold')} x {several(walk.seeds, 'seed')}, embargo "
+        f"{several(walk.embargo_of(setup.market.num_sessions), 'session')}"
+    )
+    yield how_reach(reach_of(setup.config))
+    for number, fold in enumerate(setup.folds):
+        yield (
+            f"  fold {number}: {several(len(fold.train), 'training session')} {dates[fold.train[0]]} .. "
+            f"{dates[fold.train[-1]]}, test {several(len(fold.test), 'session')} {dates[fold.test[0]]} .. "
+            f"{dates[fold.test[-1]]}, purged {len(fold.purged)}, embargoed {len(fold.embargoed)}"
+        )
 
 
 def _about_the_run(job: Job) -> Iterator[str]:

@@ -344,6 +344,12 @@ class Setup:
     unseen: Any = None
 
     @property
+    def counted(self) -> RunConfig:
+        """The configuration with all agents of a walk-forward as its seeds, for estimates of memory."""
+        walk = self.config.walk.model_copy(update={"seeds": self.stack.count})
+        return self.config.model_copy(update={"walk": walk}) if self.folds else self.config
+
+    @property
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
         return self.agents.stack

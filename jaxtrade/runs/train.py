@@ -6,7 +6,7 @@ Training loads the run's parts, trains, saves the policies and evaluates them.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -65,6 +65,7 @@ from jaxtrade.runs.memory import check_device, explain_memory
 from jaxtrade.runs.new_bars import DAYS, days_of
 from jaxtrade.runs.plan import RunPlan, plan_new, plan_resumed
 from jaxtrade.runs.rundir import differences, facts
+from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.stored_run import RunResult, policy_path
 from jaxtrade.runs.sweeps import search, train_groups
 from jaxtrade.runs.xla_settings import apply_xla_settings
@@ -116,7 +117,7 @@ def train(plan: RunPlan, screen: Screen | None = None) -> RunResult:
             opened = (
                 _reopen_run(plan, path, shown)
                 if sized is None
-                else _create_run(sized, path, source, shown)
+                else create_run(sized, path, shown, source)
             )
             try:
                 with opened as job:
@@ -187,13 +188,20 @@ def _size_run(plan: RunPlan, path: Path, source: Source | None, screen: Screen) 
 
 
 @contextmanager
-def _create_run(
-    sized: SizedSetup, path: Path, source: Source | None, screen: Screen
+def create_run(
+    sized: SizedSetup,
+    path: Path,
+    screen: Screen,
+    source: Source | None = None,
+    again: Callable[[Path], str] = how_to_continue,
 ) -> Iterator[Job]:
-    """Create a new run."""
-    with explain_memory(sized.setup.config), Programs() as programs:
-        setup, config = sized.setup, sized.setup.config
-        check_device(config)
+    """Create a new run.
+
+    again: says how the run goes on after an end by a signal.
+    """
+    setup, config = sized.setup, sized.setup.config
+    with explain_memory(setup.counted), Programs() as programs:
+        check_device(setup.counted)
         begins = InitialState() if source is None else begin_from(setup, source, programs)
         manifest = rundir.provenance(config, setup.market.fingerprint)
         if not config.walk.on:
@@ -205,10 +213,10 @@ def _create_run(
         if config.advisor.on:
             check_advisor(config, setup.single)
         rundir.create_run(path, config, manifest)
-        if setup.stack.shape:
+        if setup.stack.shape and not setup.folds:
             write_agents(path, config)
-        with rundir.lock_run(path), interrupt.hint(partial(how_to_continue, path)):
-            job = Job(setup, path, begins, programs, screen, config.control.wall_clock)
+        with rundir.lock_run(path), interrupt.hint(partial(again, path)):
+            job = Job(setup, path, begins, programs, screen)
             with job.closing():
                 _log_intro(job)
                 yield job
@@ -220,12 +228,21 @@ def _reopen_run(plan: RunPlan, path: Path, screen: Screen) -> Iterator[Job]:
     with interrupt.hint(partial(how_to_continue, path)):
         screen.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, plan.data, overrides=plan.changes)
-        with explain_memory(setup.config), Programs() as programs, rundir.lock_run(path):
-            begins = resume_beginning(setup, path, manifest, programs)
-            job = Job(setup, path, begins, programs, screen, setup.config.control.wall_clock)
-            with job.closing():
-                _log_intro(job, differences(manifest, facts()))
-                yield job
+        with continue_run(setup, manifest, path, screen) as job:
+            yield job
+
+
+@contextmanager
+def continue_run(
+    setup: Setup, manifest: dict[str, Any], path: Path, screen: Screen
+) -> Iterator[Job]:
+    """Go on with a run that was opened."""
+    with explain_memory(setup.counted), Programs() as programs, rundir.lock_run(path):
+        begins = resume_beginning(setup, path, manifest, programs)
+        job = Job(setup, path, begins, programs, screen)
+        with job.closing():
+            _log_intro(job, differences(manifest, facts()))
+            yield job
 
 
 def _log_intro(job: Job, changed: Iterable[str] = ()) -> None:

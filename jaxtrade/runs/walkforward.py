@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from jaxtrade.config import RunConfig, SplitConfig
 from jaxtrade.data.market import Market
 from jaxtrade.data.nulls.market import name_null_errors, null_markets
 from jaxtrade.data.nulls.spec import NullSpec
-from jaxtrade.data.splits import reach_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.nulls import (
     NULLS,
@@ -37,30 +36,28 @@ from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.state import finish_policy
 from jaxtrade.runs import rundir
 from jaxtrade.runs.agents import AGENTS
+from jaxtrade.runs.auto_envs import SizedSetup
 from jaxtrade.runs.distributed import find_joined
 from jaxtrade.runs.evaluate import open_run
 from jaxtrade.runs.hooks import Hooks
-from jaxtrade.runs.initial_state import InitialState, resume_beginning
+from jaxtrade.runs.initial_state import InitialState
 from jaxtrade.runs.job import (
     Job,
     check_health_of_run,
     exit_code_of,
     how_to_continue,
-    intro_lines,
     save_policies,
     summary_of,
     training_footer,
 )
-from jaxtrade.runs.memory import check_device, check_memory, explain_memory
+from jaxtrade.runs.memory import check_memory, explain_memory
 from jaxtrade.runs.plan import check, with_own_modules
-from jaxtrade.runs.rundir import differences, facts
 from jaxtrade.runs.setup import Setup, policies_of, prepare
-from jaxtrade.runs.train import arguments, shown_on
+from jaxtrade.runs.train import arguments, continue_run, create_run, shown_on
 from jaxtrade.runs.trial_log import count_days, make_look
 from jaxtrade.runs.walk_document import (
     WalkEvaluation,
     folds_csv,
-    how_reach,
     walk_document,
     walk_table,
 )
@@ -265,24 +262,12 @@ def walk_forward(
             setup = prepare(config)
         if nulls is not None:
             check_nulls(setup, nulls)
-        counted = _count_agents(setup)
-        check_memory([counted])
+        check_memory([setup.counted])
         where = path or rundir.new_run_path(setup.market.name, COMMAND)
-        with explain_memory(counted):
-            check_device(counted)
-            with Programs() as programs:
-                rundir.create_run(
-                    where, setup.config, rundir.provenance(setup.config, setup.market.fingerprint)
-                )
-                _write_agents(where, setup)
-                with (
-                    rundir.lock_run(where),
-                    interrupt.hint(partial(how_to_continue, where, COMMAND, _words(nulls))),
-                ):
-                    job = Job(
-                        setup, where, InitialState(), programs, shown, config.control.wall_clock
-                    )
-                    return _with_nulls(job, _train_and_test(job), nulls)
+        sized, again = SizedSetup(setup, config), partial(_how_to_continue, nulls)
+        with create_run(sized, where, shown, again=again) as job:
+            _write_agents(where, setup)
+            return _with_nulls(job, _train_and_test(job), nulls)
 
 
 def resume_walk(
@@ -304,27 +289,19 @@ def resume_walk(
     if not rundir.read_run(path)[0].walk.on:
         raise ConfigError(f"{path}: not a walk-forward; continue it with `jaxtrade train --resume`")
     with (
-        interrupt.hint(partial(how_to_continue, path, COMMAND, _words(nulls))),
+        interrupt.hint(partial(_how_to_continue, nulls, path)),
         shown_on(screen) as shown,
     ):
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data, overrides=set)
         if nulls is not None:
             check_nulls(setup, nulls)
-        with explain_memory(_count_agents(setup)), Programs() as programs, rundir.lock_run(path):
-            job = Job(
-                setup,
-                path,
-                resume_beginning(setup, path, manifest, programs),
-                programs,
-                shown,
-                setup.config.control.wall_clock,
-            )
-            return _with_nulls(job, _train_and_test(job, differences(manifest, facts())), nulls)
+        with continue_run(setup, manifest, path, shown) as job:
+            return _with_nulls(job, _train_and_test(job), nulls)
 
 
-def _words(nulls: NullSpec | None) -> list[str]:
-    return [] if nulls is None else ["--nulls", str(nulls)]
+def _how_to_continue(nulls: NullSpec | None, path: Path) -> str:
+    return how_to_continue(path, COMMAND, [] if nulls is None else ["--nulls", str(nulls)])
 
 
 def _with_nulls(job: Job, result: WalkResult, nulls: NullSpec | None) -> WalkResult:
@@ -349,12 +326,6 @@ def as_walk(config: RunConfig, screen: Screen) -> RunConfig:
         return config
     screen.message("note: split.* is not used: the folds of walk.* replace it")
     return config.model_copy(update={"split": SplitConfig()})
-
-
-def _count_agents(setup: Setup) -> RunConfig:
-    """Replace the seeds of a fold by the number of all agents, for estimates of memory."""
-    walk = setup.config.walk.model_copy(update={"seeds": setup.stack.count})
-    return setup.config.model_copy(update={"walk": walk})
 
 
 def _write_agents(path: Path, setup: Setup) -> None:
@@ -385,50 +356,32 @@ def bundle_path(path: Path, fold: int, seed: int) -> Path:
     return path / FOLDER / f"fold_{fold:03d}" / f"seed_{seed}"
 
 
-def walk_lines(setup: Setup) -> Iterable[str]:
-    """Yield what a walk-forward says of its folds when it begins."""
-    walk, dates = setup.config.walk, setup.single.trade_dates
-    yield (
-        f"walk-forward ({walk.mode}): {several(len(setup.folds), 'fold')} x {several(walk.seeds, 'seed')}, embargo "
-        f"{several(walk.embargo_of(setup.market.num_sessions), 'session')}"
-    )
-    yield how_reach(reach_of(setup.config))
-    for number, fold in enumerate(setup.folds):
-        yield (
-            f"  fold {number}: {several(len(fold.train), 'training session')} {dates[fold.train[0]]} .. "
-            f"{dates[fold.train[-1]]}, test {several(len(fold.test), 'session')} {dates[fold.test[0]]} .. "
-            f"{dates[fold.test[-1]]}, purged {len(fold.purged)}, embargoed {len(fold.embargoed)}"
-        )
-
-
-def _train_and_test(job: Job, changed: Iterable[str] = ()) -> WalkResult:
+def _train_and_test(job: Job) -> WalkResult:
     setup, path = job.setup, job.path
-    with job.closing():
-        job.log_intro([*intro_lines(job), *walk_lines(setup)], changed)
-        trained = train(setup.algorithm, setup.agents.params, **arguments(job, Hooks()))
-        if job.stop_reason is not None:
-            job.log(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
-            return WalkResult(path, trained, None, None, 0)
-        folders = [bundle_path(path, agent.setting, agent.seed) for agent in setup.stack.swept]
-        policies = save_policies(job, trained.state, folders)
-        trained = trained._replace(health=check_health_of_run(job, trained))
-        job.phase("evaluating")
-        days = WalkEvaluation(setup, policies, job.programs, job.screen).whole()
-        lines, counted = count_walk(setup, path, days, job.log)
-        for line in training_footer(job, trained, None):
-            job.log(line)
-        document = walk_document(setup, days) | counted
-        write_walk_days(days, path / DAILY)
-        (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
-        rundir.write_json(path / WALK, document)
-        result = WalkResult(path, trained, days, document, exit_code_of(trained), lines=lines)
-        last = [
-            f"run       {path}",
-            f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
-            f"policies  {path / FOLDER}/fold_*/seed_*",
-            f"page      jaxtrade report {path}",
-        ]
-        job.conclude(result.table, summary_of(job, trained), last)
+    trained = train(setup.algorithm, setup.agents.params, **arguments(job, Hooks()))
+    if job.stop_reason is not None:
+        job.log(f"{job.stop_reason}; saved; {how_to_continue(path, COMMAND)}")
+        return WalkResult(path, trained, None, None, 0)
+    folders = [bundle_path(path, agent.setting, agent.seed) for agent in setup.stack.swept]
+    policies = save_policies(job, trained.state, folders)
+    trained = trained._replace(health=check_health_of_run(job, trained))
+    job.phase("evaluating")
+    days = WalkEvaluation(setup, policies, job.programs, job.screen).whole()
+    lines, counted = count_walk(setup, path, days, job.log)
+    for line in training_footer(job, trained, None):
+        job.log(line)
+    document = walk_document(setup, days) | counted
+    write_walk_days(days, path / DAILY)
+    (path / FOLDS).write_text(folds_csv(document), encoding="utf-8")
+    rundir.write_json(path / WALK, document)
+    result = WalkResult(path, trained, days, document, exit_code_of(trained), lines=lines)
+    last = [
+        f"run       {path}",
+        f"figures   {path / WALK}, {path / FOLDS}, {path / DAILY}",
+        f"policies  {path / FOLDER}/fold_*/seed_*",
+        f"page      jaxtrade report {path}",
+    ]
+    job.conclude(result.table, summary_of(job, trained), last)
     return result
 
 
