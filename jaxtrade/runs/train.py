@@ -70,7 +70,6 @@ from jaxtrade.runs.stored_run import RunResult, policy_path
 from jaxtrade.runs.sweeps import search, train_groups
 from jaxtrade.runs.xla_settings import apply_xla_settings
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.training import loop
 from jaxtrade.training.control import Controller
 from jaxtrade.training.loop import TrainResult
@@ -274,7 +273,7 @@ def arguments(job: Job, hooks: Hooks) -> dict[str, Any]:
         "hooks": hooks.in_order(job),
         "max_rollbacks": config.control.max_rollbacks,
         "exchange": exchange,
-        "programs": EagerPrograms() if config.compute.eager else job.programs,
+        "programs": Programs(eager=True) if config.compute.eager else job.programs,
         # Those of a walk-forward are compiled when they are needed: they are not of one split.
         "ahead": ahead if is_main() and not config.walk.on else None,
         "place": setup.place,

@@ -63,7 +63,6 @@ from jaxtrade.runs.walk_document import (
 )
 from jaxtrade.runs.xla_settings import apply_xla_settings
 from jaxtrade.storage.compiling import Programs, RepeatedPrograms
-from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.text import Log, several
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
@@ -130,7 +129,7 @@ def walk_nulls(
     screen.phase(
         "nulls", f"{spec}: {several(setup.stack.count, 'agent')} trained again on each", spec.draws
     )
-    with EagerPrograms() if config.compute.eager else RepeatedPrograms() as programs:
+    with Programs(eager=True) if config.compute.eager else RepeatedPrograms() as programs:
         results = run_nulls(
             lambda market: walk_statistics(trained_on(setup, market, programs)),
             markets,

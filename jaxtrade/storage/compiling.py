@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -32,7 +33,7 @@ class Pending:
     """A program that is being compiled.
 
     result_like: shapes and dtypes of its result.
-    eager: whether it is a function that is not compiled at all (`storage.eager`).
+    eager: whether it is a function that is not compiled at all.
     """
 
     def __init__(self, result_like: PyTree, eager: bool = False) -> None:
@@ -83,7 +84,14 @@ class Pending:
 class Programs:
     """The programs of one run. Use it as a context manager: at its end no thread is left."""
 
-    def __init__(self) -> None:
+    def __init__(self, eager: bool = False) -> None:
+        """eager: compile nothing (`compute.eager`).
+
+        Every operation then runs by itself, in the order of the source code: a debugger, `print` and
+        an exception's line number see values and not tracers. The numbers are those of the compiled
+        program up to rounding, because XLA fuses and reorders sums. It is very slow.
+        """
+        self._eager = eager
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jaxtrade-compile")
         self._begun: dict[Hashable, Pending] = {}
         self._busy: list[str] = []  # names; several threads add and remove
@@ -132,6 +140,9 @@ class Programs:
             later: compile it once the programs begun before are ready, so as not to delay them.
         Raises what tracing raises. `Pending.wait` raises an error of XLA.
         """
+        if self._eager:
+            own = partial(program, *static)
+            return Pending.ready(jax.disable_jit()(own), jax.eval_shape(own, *args))
         # They came earlier, so they have a thread or an earlier place in the queue.
         before = [each._future for each in self._begun.values()] if later else []
         start = time.perf_counter()

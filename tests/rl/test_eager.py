@@ -7,7 +7,6 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.training.loop import train
 from tests.rl.test_train import assert_close, assert_same, timeless
 
@@ -40,7 +39,7 @@ def test_the_same_run_with_and_without_jit():
                 programs=programs,
             )
 
-    compiled, eager = trained(Programs()), trained(EagerPrograms())
+    compiled, eager = trained(Programs()), trained(Programs(eager=True))
     assert eager.program_bytes is None
     assert eager.health["recompiles"] == (True, 0.0)  # operations that run by themselves are none
     assert_close(eager.state, compiled.state, rtol=1e-4)
