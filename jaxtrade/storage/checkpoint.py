@@ -127,11 +127,6 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
             continue
         dtype = np.dtype(leaf.dtype)
         array = array.view(dtype) if dtype.kind == "V" else array
-        if array.dtype != dtype or array.shape != tuple(leaf.shape):
-            raise CheckpointError(
-                f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its manifest "
-                "contradicts"
-            )
         restored.append(jnp.array(array))  # a copy: JAX cannot donate memory that NumPy shares
     return jax.tree.unflatten(jax.tree.structure(like), restored)
 
