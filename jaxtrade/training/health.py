@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from jaxtrade.storage.sinks import EACH, UNDONE, UNNAMED, Names, per_episode
+from jaxtrade.storage.sinks import EACH, UNDONE, UNNAMED, MetricSink, Names, per_episode
 from jaxtrade.training.population import Stack, agent_rows
 from jaxtrade.types import EndReason, HealthCheck, Remedies, Row, Warn
 
@@ -180,7 +180,7 @@ def warnings(
     return {kind: text for kind, text in found.items() if text}
 
 
-class Watch:
+class Watch(MetricSink):
     """A sink that reports each warning when it begins.
 
     It reports a warning again only after it has ended in between.
@@ -211,12 +211,6 @@ class Watch:
         for text in begun:
             self._log(f"warning: {text}")
 
-    def message(self, text: str) -> None:
-        """Ignore a message: warnings depend on rows alone."""
-
     def rewind(self, update: int, steps: int) -> None:
         del steps
         self._rows = [row for row in self._rows if row["update"] <= update]
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
