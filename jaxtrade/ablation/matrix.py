@@ -46,7 +46,7 @@ from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.sinks import JsonlSink, read_rows
+from jaxtrade.storage.sinks import JsonlSink, MetricSink, read_rows
 from jaxtrade.training.health import population_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import RunLength, plan_run, train
@@ -282,7 +282,7 @@ class KnownAdvice:
         del update, news
 
 
-class _Progress:
+class _Progress(MetricSink):
     """A sink that reports the progress of a fusion's training.
 
     A live screen gets all of it, anything else one line after each tenth.
@@ -302,9 +302,6 @@ class _Progress:
 
     def message(self, text: str) -> None:
         self._screen.message(f"fusion {self._fusion}: {text}")
-
-    def close(self) -> None:
-        """Release nothing."""
 
 
 def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> Stack:

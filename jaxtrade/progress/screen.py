@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from jaxtrade import interrupt
 from jaxtrade.formatting import duration
-from jaxtrade.storage.sinks import UNNAMED, Columns, Names, panel_line, progress_line
+from jaxtrade.storage.sinks import UNNAMED, Columns, MetricSink, Names, panel_line, progress_line
 from jaxtrade.text import FORECAST, printable
 
 if TYPE_CHECKING:
@@ -162,10 +162,8 @@ class ShownPhase:
         return self.now() or self.step or self.about
 
 
-class Screen:
+class Screen(MetricSink):
     """Receives what a command does.
-
-    It is a `MetricSink` too, so that a training loop can write to it.
 
     A phase lasts until the next one begins, or until the screen is closed. Use a screen as a
     context manager.
@@ -231,14 +229,6 @@ class Screen:
     def at_end(self, lines: Iterable[str]) -> None:
         """Set what is shown below the command's result. Later lines replace earlier ones."""
         self.endings = list(lines)
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Receive the rows of a chunk of training."""
-        del rows
-
-    def message(self, text: str) -> None:
-        """Receive one line about the run."""
-        del text
 
     def end_with_error(self) -> None:
         """Note that the command ends with an error."""

@@ -18,7 +18,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol, runtime_checkable
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -54,15 +54,6 @@ class Episodes(NamedTuple):
     update: int
     rows: np.ndarray
     agent: np.ndarray
-
-
-@runtime_checkable
-class EpisodeSink(Protocol):
-    """A sink that receives each episode of the training."""
-
-    def episodes(self, ended: Sequence[Episodes]) -> None:
-        """Receive the episodes that ended in a chunk, by update. Raises StorageError."""
-        ...
 
 
 def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Episodes]:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from jaxtrade.errors import DataError
 from jaxtrade.formatting import clock_time
@@ -29,6 +29,7 @@ from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
 
 if TYPE_CHECKING:
+    from jaxtrade.storage.monitor import Episodes
     from jaxtrade.types import (
         Row,
     )  # this module must not load JAX: a command shows its progress before that
@@ -42,43 +43,31 @@ Columns = Sequence[
 UNNAMED: Names = MappingProxyType({})
 
 
-class MetricSink(Protocol):
-    """Receives the rows of each chunk, in order, and one-line messages about the run.
+class MetricSink:
+    """Receives the rows of each chunk, in order, and what else is to be known of a run.
 
-    A class that derives from it ignores what it does not define.
+    It ignores what a class that derives from it does not define.
     """
 
     def write(self, rows: Sequence[Row]) -> None:
         """Receive the rows of a chunk."""
 
+    def episodes(self, ended: Sequence[Episodes]) -> None:
+        """Receive the episodes that ended in a chunk, by update. Raises StorageError."""
+
     def message(self, text: str) -> None:
         """Receive one line about the run."""
-
-    def close(self) -> None:
-        """Finish. Nothing is written afterwards."""
-
-
-@runtime_checkable
-class RewindingSink(Protocol):
-    """A sink that stores rows and can drop those that a rollback undid."""
-
-    def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after a rollback to `update` updates and `steps` environment steps."""
-        ...
-
-
-@runtime_checkable
-class PhaseSink(Protocol):
-    """A sink that shows what the run is doing."""
 
     def phase(
         self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str
     ) -> None:
-        """Note that the run begins a phase: "compiling", "training".
+        """Note that the run begins a phase: "compiling", "training" (`progress.screen.Screen.phase`)."""
 
-        Takes the arguments of `progress.screen.Screen.phase`.
-        """
-        ...
+    def rewind(self, update: int, steps: int) -> None:
+        """Drop the rows after a rollback to `update` updates and `steps` environment steps."""
+
+    def close(self) -> None:
+        """Finish. Nothing is written afterwards."""
 
 
 def by_name(row: Row, names: Names) -> dict[str, Any]:

@@ -245,8 +245,8 @@ def train(
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
             `replacement.rolled_back`). The state counts rollbacks over the whole run. The run goes
             back to its last checkpoint (without `checkpoint_dir`: to the state that would have been
-            saved), or to its start before the first one. Later rows are dropped, also by sinks that
-            are `RewindingSink`. Of several agents only the one that diverged goes back, and the limit
+            saved), or to its start before the first one. Later rows are dropped, also by
+            the sinks. Of several agents only the one that diverged goes back, and the limit
             is for each (see `replacement`). A resumed run goes back to where it was stopped at
             most. None: it neither rolls back nor ends; the learner skips steps that are not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among

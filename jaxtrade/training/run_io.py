@@ -18,8 +18,8 @@ from typing import Any
 from jaxtrade import interrupt
 from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.monitor import Episodes, EpisodeSink
-from jaxtrade.storage.sinks import MetricSink, PhaseSink, RewindingSink
+from jaxtrade.storage.monitor import Episodes
+from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.multiprocess import agree, from_main, is_main
 from jaxtrade.types import PyTree
@@ -63,32 +63,29 @@ class RunIO:
             sink.write(rows)
 
     def episodes(self, ended: Sequence[Episodes]) -> None:
-        """Hand the episodes that ended in a chunk, by update, to all sinks that take them.
+        """Hand the episodes that ended in a chunk, by update, to all sinks.
 
         Raises StorageError.
         """
         for sink in self.sinks:
-            if isinstance(sink, EpisodeSink):
-                sink.episodes(ended)
+            sink.episodes(ended)
 
     def message(self, text: str) -> None:
         for sink in self.sinks:
             sink.message(text)
 
     def phase(self, name: str, about: str = "", now: Callable[[], str] = str) -> None:
-        """Show what the run does now, on all sinks that show phases."""
+        """Show what the run does now, on all sinks."""
         for sink in self.sinks:
-            if isinstance(sink, PhaseSink):
-                sink.phase(name, about, 0, now)
+            sink.phase(name, about, 0, now)
 
     def rewind(self, update: int, steps: int) -> None:
-        """Drop the rows after `update` from all sinks that can rewind.
+        """Drop the rows after `update` from all sinks.
 
         steps: environment steps at `update`.
         """
         for sink in self.sinks:
-            if isinstance(sink, RewindingSink):
-                sink.rewind(update, steps)
+            sink.rewind(update, steps)
 
     def save(self, state: PyTree, update: int, steps: int, memories: Mapping[str, Any]) -> None:
         """Write a checkpoint, if there is a folder. Raises StorageError.

@@ -20,6 +20,7 @@ from jaxtrade.errors import (
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Pending, Programs
+from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import FORECAST
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
@@ -46,7 +47,7 @@ PARAMS = probe_params(length=5)
 KEY = jax.random.key(0)
 
 
-class Recorder:
+class Recorder(MetricSink):
     """A sink that remembers."""
 
     def __init__(self):
