@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
+from contextlib import closing
 from pathlib import Path
 
 from jaxtrade.cli.shared import MODULES, keep_programs, refuse
 from jaxtrade.errors import ConfigError
 from jaxtrade.formatting import money
 from jaxtrade.registry import import_parts
-from jaxtrade.runs.distributed import say
+from jaxtrade.runs.distributed import say as warn
 from jaxtrade.text import several, show
 
 PAPER = (
@@ -41,6 +42,9 @@ PAPER = (
 
 def run(args: Namespace) -> int:
     """Handle `paper`. Return the exit code: 0 at the feed's end, or once flat and stopped."""
+    if not args.name or Path(args.name).name != args.name:
+        raise ConfigError(f"--name {args.name}: expected the name of a folder, without /")
+    folder = Path(args.run) / "paper" / args.name
     if args.flatten:
         refuse(args, ("feed", "rails", "history"), "--flatten speaks to a session that trades")
     elif args.feed is None:
@@ -50,26 +54,27 @@ def run(args: Namespace) -> int:
     rails = read_paper(args.rails)
     import_parts(args.modules)
     keep_programs()
-    from jaxtrade.paper.session import flatten, trade_run
+    from jaxtrade.paper.feed import open_feed
+    from jaxtrade.paper.session import JOURNAL, KILL, Session, cut, open_sinks
+    from jaxtrade.runs.decide import choose_policy, read_bars
 
     if args.flatten:
-        show(f"wrote {flatten(Path(args.run), args.name)}: the session is flat after one more bar")
+        if not (folder / JOURNAL).is_file():
+            raise ConfigError(f"{folder}: no session of paper trading; name it by --name")
+        (folder / KILL).touch()
+        show(f"wrote {folder / KILL}: the session is flat after one more bar")
         return 0
-    found = trade_run(
-        Path(args.run),
-        args.feed,
-        args.name,
-        rails,
-        clock=lambda: int(time.time()),
-        say=(lambda line: None) if args.quiet or args.json else show,
-        history=args.history,
-        symbol=args.symbol,
-        seed=args.seed,
-        agent=args.agent,
-        set=args.overrides,
-        engine=args.engine,
-        sink=args.sink,
-    )
+    config, policy = choose_policy(args.run, args.symbol, args.seed, args.agent)
+    items, first = open_feed(args.feed, config, args.overrides)
+    history = cut(read_bars(config, args.history, args.overrides), first - 1)
+    contract = history.contract.under(config)
+    sinks = open_sinks(args.engine, args.sink, rails, contract, config.env.intrabar)
+    clock = None if Path(args.feed).is_file() else lambda: int(time.time())
+    say = (lambda line: None) if args.quiet or args.json else show
+    with closing(Session(folder, config, policy, history, rails, clock, sinks, say)) as session:
+        found = session.trade(items)
+    if args.engine:
+        found["engine"] = sinks[0].counts()  # type: ignore[attr-defined]
     if args.json:
         print(json.dumps(found, allow_nan=False))
         return 0
@@ -81,5 +86,5 @@ def run(args: Namespace) -> int:
         if found.get(name):
             show(f"{name}: {', '.join(f'{key} {count:,}' for key, count in found[name].items())}")
     if found["position"]:
-        say(f"note: {found['position']:+d} contracts are held; the same command goes on with them")
+        warn(f"note: {found['position']:+d} contracts are held; the same command goes on with them")
     return 0

@@ -1,4 +1,4 @@
-"""Feeds of bars, and what may be wrong with a message."""
+"""Feeds of bars, and what may be wrong with a message: the table of faults in docs/deploy.md."""
 
 from __future__ import annotations
 
@@ -6,49 +6,26 @@ import json
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.read.validate import QUOTE_FIELDS
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.runs.decide import read_bar
+from jaxtrade.runs.decide import read_bar, read_bars, read_time
 from jaxtrade.stream.live import Stream
 
-# Fault of a feed: what it is, and what is done.
-FAULTS = {
-    "text": ("no JSON object on the line", "refused"),
-    "fields": ("`time`, `symbol` or a price is missing", "refused"),
-    "value": (
-        "a time without an offset, a price that is no positive multiple of the tick (NaN), low "
-        "above high, a negative volume",
-        "refused",
-    ),
-    "symbol": ("another symbol", "refused"),
-    "length": ("another bar length: `bar_seconds`, or a time off the grid", "refused"),
-    "unfinished": ("`complete: false`, or the bar ends later than now", "refused"),
-    "older": ("older than the newest bar", "refused: an old bar is never changed"),
-    "duplicate": ("the newest bar once more", "ignored"),
-    "revision": ("the newest bar with other figures", "the first version stays as traded"),
-    "calendar": ("the bar cannot follow, or lies outside the calendar", "refused"),
-    "late": ("a bar of a session that has been closed", "history: nothing is decided on it"),
-    "stale": (
-        "no bar for `stale_bars` bar lengths within a session, or a bar that is as late",
-        "no entry until a bar arrives in time",
-    ),
-}
 Message = Mapping[str, Any]
+Item = str | Message | None  # a line or its message; None where a live feed is silent
 
 
 class RefusedError(Exception):
-    """A message that is not traded on. kind: of `FAULTS`."""
-
-    def __init__(self, kind: str, why: str) -> None:
-        super().__init__(why)
-        self.kind = kind
+    """A message that is not traded on. args: the kind of fault, and why."""
 
 
 def parse(line: str | Message) -> Message:
@@ -64,41 +41,40 @@ def parse(line: str | Message) -> Message:
     return found
 
 
-def check(message: Message, stream: Stream, now: int | None, early: float = 0.0) -> Bars:
+def time_of(item: Item) -> int | None:
+    """Return the time of a message in UTC seconds; None if it has none."""
+    try:
+        return read_time(parse(item or "").get("time"))
+    except (RefusedError, DataError):
+        return None
+
+
+def check(line: str | Message, stream: Stream, now: int | None, early: float = 0.0) -> Bars:
     """Return the next bar of a stream. Raises RefusedError.
 
     now: UTC seconds; None without a clock.
     early: seconds that the clock may be behind.
     """
-    last = stream.rows.bar
-    needed = ("time", "symbol", *(PRICES if last.ask is None else QUOTE_FIELDS))
-    if absent := [key for key in needed if message.get(key) is None]:
-        raise RefusedError("fields", f"no {', '.join(absent)}")
-    symbol, seconds = stream.contract.symbol, last.bar_seconds
-    if str(message["symbol"]).upper() != symbol:
-        raise RefusedError("symbol", f"symbol = {message['symbol']}, expected {symbol}")
-    if message.get("bar_seconds", seconds) != seconds:
-        raise RefusedError("length", f"bar_seconds = {message['bar_seconds']}, expected {seconds}")
+    message, last, contract = parse(line), stream.rows.bar, stream.contract
+    seconds = message.get("bar_seconds", last.bar_seconds)
+    if str(message.get("symbol")).upper() != contract.symbol:
+        why = f"symbol = {message.get('symbol')}, expected {contract.symbol}"
+        raise RefusedError("symbol", why)
+    if seconds != last.bar_seconds:
+        raise RefusedError("length", f"bar_seconds = {seconds}, expected {last.bar_seconds}")
     try:
         bar = read_bar(message, stream)
     except DataError as error:
         raise RefusedError("value", str(error)) from None
     time, newest = int(bar.time[0]), int(last.time[0])
-    if message.get("complete", True) is not True or (
-        now is not None and time + seconds > now + early
-    ):
-        raise RefusedError(
-            "unfinished", f"the bar of {time} ends at {time + seconds}, now it is {now}"
-        )
+    early_by = 0 if now is None else time + seconds - now
+    if message.get("complete", True) is not True or early_by > early:
+        raise RefusedError("unfinished", f"the bar of {time} ends at {time + seconds}, now: {now}")
     if time < newest:
         raise RefusedError("older", f"time = {time}, the newest bar is of {newest}")
     if time == newest:
         same = to_message(bar) == to_message(last)
-        raise RefusedError(*("duplicate", "as before") if same else ("revision", "other figures"))
-    if (time - newest) % seconds:
-        raise RefusedError(
-            "length", f"time = {time}, expected {newest} and a multiple of {seconds}"
-        )
+        raise RefusedError("duplicate" if same else "revision", f"of the bar of {time}")
     return bar
 
 
@@ -124,6 +100,24 @@ def bars_messages(bars: Bars) -> Iterator[Message]:
     """Yield the bars of a series as messages."""
     for row in range(len(bars)):
         yield to_message(bars.rows(slice(row, row + 1)))
+
+
+def open_feed(
+    source: str, config: RunConfig, overrides: Sequence[str] = ()
+) -> tuple[Iterable[Item], float]:
+    """Open `--feed`: a file of bars, a file of JSON lines, `-` or ws://HOST:PORT.
+
+    Returns its items, and the UTC seconds of its first bar: infinite for a live feed.
+    Raises ConfigError, and DataError for a file that cannot be read.
+    """
+    path = Path(source)
+    if not path.is_file():
+        return live(source), inf
+    if path.suffix != ".jsonl":
+        bars = read_bars(config, path, overrides)
+        return bars_messages(bars), int(bars.time[0])
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return lines, next(filter(None, map(time_of, lines)), inf)
 
 
 def live(source: str, pause: float = 1.0) -> Iterator[str | None]:
@@ -172,8 +166,3 @@ def _connect(source: str) -> Any:
         return connect(source)
     except (OSError, ValueError) as error:
         raise ConfigError(f"--feed {source}: cannot connect ({error})") from None
-
-
-def is_live(source: str) -> bool:
-    """Return whether a feed has a clock: it is no file."""
-    return not Path(source).is_file()

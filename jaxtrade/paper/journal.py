@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
+from io import FileIO
 from typing import Any
 
 from jaxtrade.advisor.host.journal import append_line, chain_line, read_chain
@@ -18,7 +18,6 @@ from jaxtrade.advisor.host.types import canonical
 from jaxtrade.paper.broker import HaltError
 
 FORMAT = 1
-Line = dict[str, Any]
 
 
 class PaperJournal:
@@ -27,54 +26,49 @@ class PaperJournal:
     A killed process leaves at most one torn line, which is cut. Raises HaltError where a line was
     changed, removed, inserted or moved, or where the file lacks what `position` knows of it.
 
+    file: unbuffered, of mode a+b.
     recorded: the lines that are not yet run again.
+    lines, digest: how many there are, and the digest of the last.
     """
 
-    def __init__(self, path: Path, position: Mapping[str, Any] | None = None) -> None:
-        self.path, self.count, self.digest = path, 0, ""
-        self._file = path.open("a+b", buffering=0)
-        self._file.seek(0)
-        *whole, torn = self._file.read().split(b"\n")
-        chain = list(read_chain(whole, self._fault, "a paper journal"))
+    def __init__(self, file: FileIO, position: Mapping[str, Any] | None = None) -> None:
+        self._file = file
+        file.seek(0)
+        whole = file.read().split(b"\n")[:-1]
+        chain = list(read_chain(whole, self.fault, "a paper journal"))
         self.recorded = deque(line for _, line, _ in chain)
-        if position:
-            at = position["lines"]
-            if at > len(chain) or chain[at - 1][2] != position["sha256"]:
-                raise self._fault(min(at, len(chain) + 1), "not the line that status.json knows")
-        self.torn = len(torn)
-        if torn:
-            os.truncate(self._file.fileno(), sum(len(line) + 1 for line in whole))
-        if chain:
-            self.count, self.digest = len(chain), chain[-1][2]
+        digests = ["", *(digest for *_, digest in chain)]
+        self.lines, self.digest = len(chain), digests[-1]
+        at = position["lines"] if position else 0
+        if position and digests[at : at + 1] != [position["sha256"]]:
+            raise self.fault(min(at, len(digests)), "not the line that status.json knows")
+        file.truncate(sum(len(line) + 1 for line in whole))
 
-    def _fault(self, number: int, why: str) -> HaltError:
+    def fault(self, number: int, why: str) -> HaltError:
+        """Make the error of a line, to raise."""
         return HaltError(
-            f"{self.path}: line {number}: {why}. Restore the file from a copy, or begin another session "
+            f"{self._file.name}: line {number}: {why}. Restore the file from a copy, or begin another session "
             "(--name)"
         )
 
-    def add(self, kind: str, **fields: Any) -> None:
-        """Append a line, or compare it with the recorded one. Raises HaltError where they differ."""
-        line = {"kind": kind, **fields}
+    def add(self, kind: str, **fields: Any) -> bool:
+        """Append a line, or compare it with the recorded one. Return whether it was recorded.
+
+        Raises HaltError where they differ.
+        """
+        text = canonical({"kind": kind, **fields})
         if self.recorded:
-            known = self.recorded.popleft()
-            if canonical(known) != canonical(line):
-                number = self.count - len(self.recorded)
-                differ = [key for key in {**known, **line} if known.get(key) != line.get(key)]
-                found = ", ".join(
-                    f"{key}: recorded {known.get(key)!r}, now {line.get(key)!r}" for key in differ
-                )
-                raise self._fault(number, f"what is computed again differs ({found})")
-            return
-        data, self.digest = chain_line(self.digest, canonical(line))
+            known = canonical(self.recorded.popleft())
+            if known != text:
+                why = f"what is computed again differs: recorded {known}, now {text}"
+                raise self.fault(self.lines - len(self.recorded), why)
+            return True
+        data, self.digest = chain_line(self.digest, text)
         append_line(self._file, data)
-        self.count += 1
+        self.lines += 1
+        return False
 
     def sync(self) -> None:
         """Wait until the journal is on disk."""
         if not self.recorded:
             os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()

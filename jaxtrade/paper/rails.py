@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -47,7 +47,7 @@ class PaperConfig(Section, frozen=True):
     stale_bars: Positive | None = 2.0
     early_seconds: Annotated[float, Field(ge=0)] = 2.0
     flat_seconds: Annotated[float, Field(ge=0)] = 30.0
-    broker: str = SIMULATED
+    broker: Literal["simulated", "ninjatrader"] = SIMULATED
     accounts: tuple[str, ...] = Field(default=(), strict=False)
     simulation: bool = False
     instrument: str = ""
@@ -59,27 +59,21 @@ def read_paper(path: Path | str | None) -> PaperConfig:
     Raises ConfigError, also for a broker that could reach an account that is not named, or is not
     said to be a simulation.
     """
-    name = str(path)
-    config = PaperConfig() if path is None else validate(PaperConfig, read_values(Path(name)), name)
-    if config.broker != SIMULATED:
-        named = config.accounts and all(
-            each.strip() and "*" not in each for each in config.accounts
+    if path is None:
+        return PaperConfig()
+    config = validate(PaperConfig, read_values(Path(path)), str(path))
+    named = config.accounts and all(each.strip() and "*" not in each for each in config.accounts)
+    if config.broker != SIMULATED and not (named and config.simulation):
+        raise ConfigError(
+            f"{path}: broker = {config.broker}: orders would leave this process; name each account in "
+            "full (accounts: [NAME]) and say simulation: true, or drop broker"
         )
-        if not (named and config.simulation):
-            raise ConfigError(
-                f"{name}: broker = {config.broker}: orders would leave this process; name each account in "
-                "full (accounts: [NAME]) and say simulation: true, or drop broker"
-            )
-        if config.broker != NINJATRADER:
-            raise ConfigError(
-                f"{name}: broker = {config.broker}: unknown; expected {SIMULATED} or {NINJATRADER}"
-            )
     return config
 
 
 # Rail -> what it is compared with, at the close of a bar: orders of the last minute, entries of the
 # trade date, bars since a trade (a losing one) was closed, ATRs and ticks from the last close to the
-# open, bar lengths since the close, dollars. What is unknown is None or absent. `kill` is no limit.
+# open, bar lengths since the close, dollars. `kill` is no limit.
 BLOCK = (
     "orders_per_minute",
     "trades_per_day",
@@ -90,7 +84,7 @@ BLOCK = (
     "stale_bars",
 )
 FLATTEN = ("kill", "daily_loss", "total_loss")
-Facts = Mapping[str, float | None]
+Facts = Mapping[str, float]
 
 
 def limit(rails: PaperConfig, wanted: int, held: int, facts: Facts) -> tuple[int, tuple[str, ...]]:
@@ -102,10 +96,8 @@ def limit(rails: PaperConfig, wanted: int, held: int, facts: Facts) -> tuple[int
     """
 
     def acts(name: str) -> bool:
-        most, found = getattr(rails, name, 1), facts.get(name)
-        if most is None or found is None:
-            return False
-        return found < most if name.startswith("bars_") else found >= most
+        most, found = getattr(rails, name, 1), facts[name]
+        return most is not None and (found < most if name.startswith("bars_") else found >= most)
 
     opens = wanted * held <= 0
     if wanted and (acted := tuple(filter(acts, FLATTEN + BLOCK * opens))):

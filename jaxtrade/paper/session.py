@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, closing
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import Bars
@@ -19,72 +18,38 @@ from jaxtrade.errors import ConfigError, DataError, RunLockedError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.formatting import iso
-from jaxtrade.paper.broker import HaltError, Sink
+from jaxtrade.paper.broker import Sink
 from jaxtrade.paper.engine import Engine, Say
-from jaxtrade.paper.feed import Message, RefusedError, bars_messages, check, is_live, live, parse
+from jaxtrade.paper.feed import Item, RefusedError, check, time_of
 from jaxtrade.paper.journal import FORMAT, PaperJournal
 from jaxtrade.paper.nautilus import NautilusBroker
 from jaxtrade.paper.ninjatrader import NOTE, NinjaTraderFiles
 from jaxtrade.paper.rails import NINJATRADER, SIMULATED, PaperConfig
-from jaxtrade.runs.decide import choose_policy, read_bar, read_bars, read_time
+from jaxtrade.runs.decide import read_bar
 from jaxtrade.runs.distributed import say as warn
 from jaxtrade.storage import digests
 from jaxtrade.storage.locks import try_lock
 from jaxtrade.stream.live import Stream
-from jaxtrade.text import printable
 
-JOURNAL, STATUS, KILL, LOCK = "journal.jsonl", "status.json", "KILL", "lock"
-LINES = (".jsonl", ".ndjson")
-Item = str | Message | None
-Clock = Callable[[], int] | None
-
-
-def session_folder(run: Path, name: str) -> Path:
-    """Return where a session is kept."""
-    return run / "paper" / name
-
-
-class OpenFeed(NamedTuple):
-    """A feed that is open.
-
-    items: lines or messages; None where a live feed is silent.
-    first: UTC seconds of its first bar; None of a live feed.
-    """
-
-    items: Iterable[Item]
-    first: int | None
-
-
-def open_feed(source: str, config: RunConfig, overrides: Sequence[str] = ()) -> OpenFeed:
-    """Open `--feed`: a file of bars, a file of JSON lines, `-` or ws://HOST:PORT.
-
-    Raises ConfigError, and DataError for a file that cannot be read.
-    """
-    if is_live(source):
-        return OpenFeed(live(source), None)
-    if Path(source).suffix not in LINES:
-        bars = read_bars(config, source, overrides)
-        return OpenFeed(bars_messages(bars), int(bars.time[0]))
-    lines = Path(source).read_text(encoding="utf-8", errors="replace").splitlines()
-    return OpenFeed(lines, next(filter(None, map(time_of, lines)), None))
-
-
-def time_of(item: Item) -> int | None:
-    """Return the time of a message in UTC seconds; None if it has none."""
-    try:
-        return read_time(parse(item or "")["time"])
-    except (RefusedError, DataError, KeyError):
-        return None
+JOURNAL, STATUS, KILL = "journal.jsonl", "status.json", "KILL"
+# Kind of a journal's line that came in: what takes it.
+INPUTS = {
+    "start": Engine.begin,
+    "bar": Engine.on_bar,
+    "fault": Engine.fault,
+    "kill": Engine.kill,
+    "end": Engine.end,
+}
 
 
 class Session:
     """Paper trading of one policy.
 
-    It holds the lock of its folder. What is recorded there is run again first, and has to come out
-    as it is recorded. Raises RunLockedError, HaltError.
+    No other process trades in its folder. What is recorded there is run again first, and has to come
+    out as it is recorded. Raises RunLockedError, HaltError.
 
     folder: of the session. history: the bars before the first one of the feed.
-    config, clock, sinks, say, fail: as `Engine`; clock: UTC seconds; None for a file.
+    config, sinks, say: as `Engine`. clock: UTC seconds; None for a file.
     """
 
     def __init__(
@@ -94,29 +59,31 @@ class Session:
         policy: LoadedPolicy,
         history: Bars,
         rails: PaperConfig,
-        clock: Clock = None,
+        clock: Callable[[], int] | None = None,
         sinks: Sequence[Sink] = (),
         say: Say = lambda line: None,
-        fail: Callable[[str], object] = lambda place: None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.clock, self.fail, self.stopping = folder, clock, fail, ""
+        self.folder, self.clock, self.stopping = folder, clock, ""
+        status, self.known = folder / STATUS, 0
+        saved = digests.read_json(status, "delete it") if status.exists() else {}
         with ExitStack() as stack:
-            if not try_lock(stack.enter_context((folder / LOCK).open("a"))):
+            file = stack.enter_context((folder / JOURNAL).open("a+b", buffering=0))
+            if not try_lock(file):
                 raise RunLockedError(f"{folder}: another process trades here; give another --name")
-            journal = PaperJournal(folder / JOURNAL, _read_status(folder))
-            stack.callback(journal.close)
-            header = journal.recorded[0] if journal.recorded else {}
-            history = cut(history, header.get("history", {}).get("last"))
+            journal = PaperJournal(file, saved.get("journal"))
+            if resumed := bool(journal.recorded):
+                history = cut(history, journal.recorded[0]["history"]["last"])
             stream = Stream(config, history, policy)
             key = policy_digest(policy.policy)
             about = {"format": FORMAT, "policy": key, "symbol": stream.contract.symbol}
             journal.add("header", **about, history=describe(history))
-            self.engine = Engine(stream, journal, rails, key, sinks, say, fail)
-            self.resumed = run_again(self.engine)
+            self.engine = Engine(stream, journal, rails, key, sinks, say)
+            run_again(self.engine)
+            if resumed and clock is None:  # a file begins with what is known
+                self.known = int(stream.rows.bar.time[0])
             for sink in sinks:
-                stack.callback(sink.close)
-                sink.connect()
+                stack.enter_context(closing(sink)).connect()
             self.engine.reconcile()
             self.engine.begin(rails.model_dump(mode="json"), clock and clock())
             self._stack = stack.pop_all()
@@ -133,47 +100,37 @@ class Session:
                 engine.on_time(now)
             return
         try:
-            bar = check(parse(item), engine.stream, now, engine.config.early_seconds)
-        except RefusedError as refusal:
-            engine.fault(refusal.kind, printable(str(refusal))[:200])
-            return
-        self.fail("read")
-        try:
-            engine.on_bar(bar, now)
+            engine.on_bar(check(item, engine.stream, now, engine.config.early_seconds), now)
+        except RefusedError as error:
+            engine.fault(*error.args)
         except DataError as error:
-            engine.fault("calendar", printable(str(error))[:200])
-        if now is not None:
-            self.save("running")
+            engine.fault("calendar", str(error))
+        else:
+            if now is not None:
+                self.save("running")
 
-    def trade(self, source: OpenFeed) -> dict[str, Any]:
-        """Trade on a feed to its end, or until it is stopped and flat. Returns the summary."""
-        engine, newest = self.engine, 0
-        if self.resumed and source.first is not None:  # a file begins with what is known
-            newest = int(engine.stream.rows.bar.time[0])
-        with self._signals():
-            for item in source.items:
-                if newest and (time_of(item) or newest + 1) <= newest:
-                    continue
-                self.take(item)
-                if engine.killed and engine.idle:
-                    break
-        if engine.open and source.first is not None and not engine.killed:
-            engine.end(False)
-        self.save("killed" if engine.killed else "ended")
-        return self.summary()
+    def trade(self, items: Iterable[Item]) -> dict[str, Any]:
+        """Trade on a feed to its end, or until it is stopped and flat. Returns the summary.
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """SIGTERM flattens and stops."""
+        SIGTERM flattens and stops.
+        """
+        engine, known = self.engine, self.known
 
         def stop(number: int, frame: object) -> None:
             self.stopping = "SIGTERM"
 
-        before = signal.signal(signal.SIGTERM, stop)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        with ExitStack() as stack:
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, stop))
+            for item in items:
+                if known and (time_of(item) or known + 1) <= known:
+                    continue
+                self.take(item)
+                if engine.killed and not engine.now.held:
+                    break
+        if engine.open and self.clock is None and not engine.killed:
+            engine.end(False)
+        self.save("killed" if engine.killed else "ended")
+        return self.summary()
 
     def summary(self) -> dict[str, Any]:
         """Describe the session so far as JSON values."""
@@ -182,8 +139,8 @@ class Session:
             "symbol": engine.stream.contract.symbol,
             "time": iso(engine.stream.rows.bar.time[0]),
             "sessions": engine.sessions,
-            "decisions": now.tally.decisions,
-            "trades": now.tally.trades,
+            "decisions": now.decisions,
+            "trades": now.trades,
             "position": now.held,
             "equity": engine.dollars,
             "account": now.number + 1,
@@ -195,9 +152,8 @@ class Session:
         """Write status.json, after the journal that it knows is on disk."""
         journal = self.engine.journal
         journal.sync()
-        known = {"lines": journal.count, "sha256": journal.digest}
+        known = {"lines": journal.lines, "sha256": journal.digest}
         document = json.dumps({"state": state, **self.summary(), "journal": known})
-        self.fail("status")
         digests.write_whole(self.folder / STATUS, document + "\n")
 
     def close(self) -> None:
@@ -205,97 +161,34 @@ class Session:
         self._stack.close()
 
 
-def run_again(engine: Engine) -> bool:
-    """Run what is recorded again, and return whether there was a bar."""
-    journal, found = engine.journal, False
+def run_again(engine: Engine) -> None:
+    """Run what is recorded again. Raises HaltError where it comes out otherwise."""
+    journal = engine.journal
     while journal.recorded:
-        line = journal.recorded[0]
-        match line["kind"]:
-            case "start":
-                engine.begin(line["rails"], line["now"])
-            case "bar":
-                found = True
-                engine.on_bar(read_bar(line["bar"], engine.stream), line["now"])
-            case "fault":
-                engine.fault(line["fault"], line["why"])
-            case "kill":
-                engine.kill(line["why"])
-            case "end":
-                engine.end(line["complete"])
-            case kind:
-                raise HaltError(f"{journal.path}: a line of kind {kind} that nothing explains")
-    return found
+        line = {**journal.recorded[0]}
+        kind = line.pop("kind")
+        if kind not in INPUTS:
+            number = journal.lines - len(journal.recorded) + 1
+            raise journal.fault(number, f"nothing explains this {kind}")
+        if kind == "bar":
+            line["bar"] = read_bar(line["bar"], engine.stream)
+        INPUTS[kind](engine, **line)
 
 
-def cut(history: Bars, last: int | None) -> Bars:
-    """Return the bars up to a time."""
-    return history if last is None else history.rows(slice(0, int((history.time <= last).sum())))
+def cut(history: Bars, last: float) -> Bars:
+    """Return the bars up to a time in UTC seconds."""
+    return history.rows(slice(0, int((history.time <= last).sum())))
 
 
 def describe(history: Bars) -> dict[str, Any]:
     """Say which bars a history has."""
-    columns = [history.time, history.volume, *(p for side in history.quotes for p in side)]
-    content = hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in columns))
+    columns = history.time, history.volume, *chain(*history.quotes)
+    content = hashlib.sha256(b"".join(column.tobytes() for column in columns))
     return {
         "bars": len(history),
-        "last": int(history.time[-1]) if len(history) else None,
+        "last": int(history.time[-1]),
         "sha256": content.hexdigest(),
     }
-
-
-def _read_status(folder: Path) -> dict[str, Any] | None:
-    try:
-        return json.loads((folder / STATUS).read_text(encoding="utf-8"))["journal"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError):
-        raise HaltError(f"{folder / STATUS}: damaged; delete it if the journal is whole") from None
-
-
-def trade_run(
-    run: Path,
-    feed: str,
-    name: str,
-    rails: PaperConfig,
-    clock: Callable[[], int],
-    say: Say,
-    history: str | None = None,
-    symbol: str | None = None,
-    seed: int | None = None,
-    agent: int | None = None,
-    set: Sequence[str] = (),
-    engine: str | None = None,
-    sink: str | None = None,
-) -> dict[str, Any]:
-    """Trade a run's policy on paper (`jaxtrade paper`), and return the summary.
-
-    history: a file of the bars before; None: the run's own. Those of a feed that is a file begin
-    where the history ends.
-    engine, sink: of `open_sinks`.
-    Raises as `jaxtrade.runs.decide.open_stream`, `open_feed` and `Session`.
-    """
-    if not name or Path(name).name != name:
-        raise ConfigError(f"--name {name}: expected the name of a folder, without /")
-    config, policy = choose_policy(run, symbol, seed, agent)
-    source = open_feed(feed, config, set)
-    bars = cut(read_bars(config, history, set), None if source.first is None else source.first - 1)
-    sinks = open_sinks(engine, sink, rails, bars.contract.under(config), config.env.intrabar)
-    session = Session(
-        session_folder(run, name),
-        config,
-        policy,
-        bars,
-        rails,
-        clock if is_live(feed) else None,
-        sinks,
-        say,
-    )
-    try:
-        found = session.trade(source)
-        counts = [sink.counts() for sink in sinks if isinstance(sink, NautilusBroker)]
-        return found | ({"engine": counts[0]} if counts else {})
-    finally:
-        session.close()
 
 
 def open_sinks(
@@ -305,21 +198,12 @@ def open_sinks(
     found: list[Sink] = []
     if engine:
         found.append(NautilusBroker(contract.slippage_ticks, intrabar))
-    kind, _, folder = (sink or "").partition(":")
-    if sink and not (kind == NINJATRADER and folder):
-        raise ConfigError(f"--sink {sink}: expected {NINJATRADER}:DIR")
-    if sink:
+    if sink or rails.broker != SIMULATED:
+        kind, _, folder = (sink or "").partition(":")
+        if kind != NINJATRADER or not folder:
+            raise ConfigError(
+                f"--sink {sink}: expected {NINJATRADER}:DIR (--rails: broker = {rails.broker})"
+            )
         found.append(NinjaTraderFiles(Path(folder), rails, contract))
         warn(NOTE)
-    elif rails.broker != SIMULATED:
-        raise ConfigError(f"--rails: broker = {rails.broker} needs --sink {rails.broker}:DIR")
     return found
-
-
-def flatten(run: Path, name: str) -> Path:
-    """Write KILL for a session: it flattens and stops. Raises ConfigError if there is none."""
-    folder = session_folder(run, name)
-    if not (folder / JOURNAL).is_file():
-        raise ConfigError(f"{folder}: no session of paper trading; name it by --name")
-    (folder / KILL).touch()
-    return folder / KILL

@@ -18,7 +18,7 @@ from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
 from jaxtrade.paper.rails import PaperConfig
-from jaxtrade.paper.session import OpenFeed, Session
+from jaxtrade.paper.session import Session
 from jaxtrade.rl.ppo import make_ppo
 from tests.evaluation.tiny import lively
 
@@ -116,4 +116,4 @@ def short(name, bars=400):
 
 
 def source(messages, first=0):
-    return OpenFeed(messages, first)
+    return messages

@@ -9,7 +9,7 @@ import pytest
 from jaxtrade.env.state import EndReason
 from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.session import JOURNAL
-from tests.paper.made import begin, evaluated, source, world
+from tests.paper.made import begin, evaluated, world
 
 
 class Witness:
@@ -19,8 +19,8 @@ class Witness:
     def __init__(self, engine, bars):
         self.rows, self.orders = {}, []
         times = {int(time): row for row, time in enumerate(bars.time)}
-        stream, broker = engine.stream, engine.broker
-        decide_at, step = stream.decide_at, broker.step
+        stream = engine.stream
+        decide_at, step = stream.decide_at, stream.step
 
         def decided(seen):
             found = decide_at(seen)
@@ -29,14 +29,14 @@ class Witness:
             self.orders.append((found.order, row))
             return found
 
-        def stepped(state, order, params):
+        def stepped(state, order):
             row = next(row for known, row in self.orders[-2:] if known is order)
-            moved, event = step(state, order, params)
+            moved, event = step(state, order)
             money = engine.now.base + int(moved.account.equity)
             self.rows[row] |= {"event": event, "equity": money, "held": moved.position.quantity}
             return moved, event
 
-        stream.decide_at, broker.step = decided, stepped
+        stream.decide_at, stream.step = decided, stepped
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_account_is_that_of_the_evaluation(name, tmp_path):
     made, (record, observations) = world(name), evaluated(name)
     session = begin(name, tmp_path)
     seen = Witness(session.engine, made.bars)
-    found = session.trade(source(bars_messages(made.feed)))
+    found = session.trade(bars_messages(made.feed))
     session.close()
     void = [row for row, each in seen.rows.items() if "event" not in each]
     # A decision after which its session turned out to be over. The bars of ES go on after the flat time.

@@ -13,25 +13,31 @@ import pytest
 
 from jaxtrade.errors import RunLockedError
 from jaxtrade.paper.broker import BrokerState, HaltError
+from jaxtrade.paper.engine import Engine
 from jaxtrade.paper.feed import bars_messages
+from jaxtrade.paper.journal import PaperJournal
 from jaxtrade.paper.session import JOURNAL, KILL, STATUS
+from jaxtrade.storage import digests
+from jaxtrade.stream.live import Stream
 from tests.messages import refused
-from tests.paper.made import begin, short, source, world
+from tests.paper.made import begin, short, world
 
-PLACES = (
-    "read",
-    "pushed",
-    "bar",
-    "opened",
-    "stepped",
-    "step",
-    "ended",
-    "decided",
-    "intent",
-    "synced",
-    "submitted",
-    "status",
-)
+# Place -> a function, and whether a process is killed at its end, else at its begin; and of which
+# kind, where its first argument says it.
+PLACES = {
+    "read": (Engine, "on_bar", False),
+    "pushed": (Stream, "push", True),
+    "bar": (PaperJournal, "add", True, "bar"),
+    "opened": (Engine, "_begin_session", True),
+    "stepped": (Stream, "step", True),
+    "step": (PaperJournal, "add", True, "step"),
+    "ended": (Engine, "_end", True),
+    "decided": (Stream, "decide_at", True),
+    "intent": (Engine, "_send", False),
+    "synced": (PaperJournal, "sync", True),
+    "submitted": (Engine, "_send", True),
+    "status": (digests, "write_whole", False),
+}
 NAME, BARS = "short", 60
 
 
@@ -67,12 +73,12 @@ def recorded(folder):
     return [json.loads(line) for line in (folder / JOURNAL).read_bytes().split(b"\n")[:-1]]
 
 
-def trade(folder, fail=lambda place: None, bars=BARS, extra=0):
+def trade(folder, bars=BARS, extra=0):
     """(summary, orders) of a session on the first bars of the feed."""
     feed = world(NAME).feed.rows(slice(0, bars))
     clock = Clock()
     sink = FileBroker(folder, extra)
-    session = begin(NAME, folder, None, short(NAME), sinks=[sink], fail=fail, clock=clock)
+    session = begin(NAME, folder, None, short(NAME), sinks=[sink], clock=clock)
     try:
         newest = int(session.engine.stream.rows.bar.time[0])
         for message in bars_messages(feed):
@@ -92,16 +98,25 @@ class Clock:
         return self.now
 
 
+def stop_at(place, count, stop, patch=setattr):
+    """Call `stop` when a place is reached for the count-th time."""
+    owner, name, at_end, *kinds = PLACES[place]
+    whole, left = getattr(owner, name), [count]
+
+    def reached(*args, **fields):
+        found = whole(*args, **fields) if at_end else None
+        left[0] -= not kinds or args[1] in kinds
+        if left[0] == 0:
+            stop()
+        return found if at_end else whole(*args, **fields)
+
+    patch(owner, name, reached)
+
+
 def child(folder, place, count):
     """Trade, and kill this process when a place is reached for the count-th time."""
-    left = [count]
-
-    def fail(reached):
-        left[0] -= reached == place
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    trade(folder, fail)
+    stop_at(place, count, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    trade(folder)
 
 
 def killed(folder, place, count):
@@ -147,19 +162,17 @@ class StopError(BaseException):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_a_process_leaves_goes_on(place, whole, tmp_path):
+def test_what_a_process_leaves_goes_on(place, whole, tmp_path, monkeypatch):
     """As above, in one process: everything but the files is forgotten."""
-    (tmp_path / "other").mkdir()
-    left = [1 if most(place) == 1 else 2]
 
-    def fail(reached):
-        left[0] -= reached == place
-        if left[0] == 0 and reached == place:
-            raise StopError
+    def stop():
+        raise StopError
 
+    stop_at(place, 1 if most(place) == 1 else 2, stop, monkeypatch.setattr)
     with pytest.raises(StopError):
-        trade(tmp_path / "other", fail)
-    assert trade(tmp_path / "other") == whole
+        trade(tmp_path)
+    monkeypatch.undo()
+    assert trade(tmp_path) == whole
 
 
 def test_a_journal_that_was_edited_halts(tmp_path):
@@ -208,13 +221,12 @@ def test_a_kill_is_flat_within_one_bar(tmp_path):
         session.take(next(taken))
     (tmp_path / KILL).touch()
     session.take(next(taken))
-    assert session.engine.idle
     assert session.engine.now.held == 0
     session.close()
     (tmp_path / KILL).unlink()
     again = begin(NAME, tmp_path, None, short(NAME))
     assert not again.engine.killed
-    found = again.trade(source(messages, messages[0]["time"]))
+    found = again.trade(messages)
     again.close()
     assert found["decisions"] > 60
     assert found["faults"] == {}
@@ -230,7 +242,7 @@ def test_sigterm_flattens_and_stops(tmp_path):
             yield message
 
     session = begin(NAME, tmp_path, None, short(NAME))
-    found = session.trade(source(feed(session)))
+    found = session.trade(feed(session))
     session.close()
     assert found["position"] == 0
     assert 0 < found["trades"] <= 2
