@@ -58,7 +58,7 @@ class TradedBar(NamedTuple):
     order: Order
     before: Position
     after: Position
-    fills: list[BrokerFill]
+    fills: Sequence[BrokerFill]
 
 
 class Sink(Protocol):

@@ -16,10 +16,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.host.types import canonical, sha256_of
 from jaxtrade.data.bars import Bars
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import next_session
@@ -153,7 +151,8 @@ class Engine:
         self._traded, self.last, self.quiet = (bar, self.stream.params), None, False
         self._moment = _closes(bar) if now is None else now
         if self.open:
-            self._step(self.now, self.stream.params)
+            self.before = self.now
+            self._step(self.stream.params)
             if row.flat:
                 self._close_session()
         elif row.decides and date == self.date:
@@ -207,29 +206,27 @@ class Engine:
             entries=0,
         )
 
-    def _step(self, at: Standing, params: EnvParams, again: bool = False) -> None:
-        """Fill the order of a standing in the newest bar of `params`.
-
-        again: in place of an earlier step into it.
-        """
+    def _step(self, params: EnvParams) -> None:
+        """Fill the order of `before` in the newest bar of `params`, the first time or again."""
+        at, known, stream = self.before, self.now.fills, self.stream
         assert at.order is not None
-        newest, self.stream.params = self.stream.params, params
-        state, event = self.stream.step(at.state, at.order)
-        self.stream.params = newest
-        end, trades = jax.device_get(_judge(at.state, state, event, params))
+        if self.now is at:
+            known = ()
+        newest, stream.params = stream.params, params
+        state, event = stream.step(at.state, at.order)
+        stream.params = newest
+        state, event, end, trades = jax.device_get(_judge(at.state, state, event, params))
         reason = EndReason(int(end))
         ended = reason in RULE_ENDS
         if ended and not at.over:
             self.say(f"account {at.number + 1} ended: {reason.name.lower()}")
         if ended or at.over:
-            state = state.replace(account=state.account.replace(locked=jnp.bool_(True)))
+            state = state.replace(account=state.account.replace(locked=np.bool_(True)))
         won = [trade.won for trade in trades if trade.closed]
-        known, fills = len(self.now.fills) if again else 0, fills_of(event)
-        self.before = at
         self.now = now = at._replace(
             state=state,
             order=None,
-            fills=fills,
+            fills=fills_of(event),
             over=ended or at.over,
             trades=at.trades + len(won),
             entries=at.entries + bool(event.entry_quantity),
@@ -237,10 +234,10 @@ class Engine:
             since_loss=at.since_loss + 1 if all(won) else 0,
         )
         self._follow(at)
-        self.journal.add("step", fills=list(map(list, fills)), equity=now.equity, held=now.held)
+        self.journal.add("step", fills=now.fills, equity=now.equity, held=now.held)
         said = [
-            f"{fill.why} {fill.quantity:+d} at {fill.price * self.stream.contract.tick_size}"
-            for fill in fills[known:]
+            f"{fill.why} {fill.quantity:+d} at {fill.price * stream.contract.tick_size}"
+            for fill in now.fills[len(known) :]
         ]
         if said:
             time = iso(self._traded[0].time[0])
@@ -250,7 +247,7 @@ class Engine:
         """Show the sinks the order of a standing in the newest bar that was traded."""
         positions = at.state.position, self.now.state.position
         for sink in self.sinks:
-            sink.follow(TradedBar(self._traded[0], at.order, *positions, [*self.now.fills]))  # type: ignore[arg-type]
+            sink.follow(TradedBar(self._traded[0], at.order, *positions, self.now.fills))  # type: ignore[arg-type]
 
     def _end(self, complete: bool) -> None:
         """Make the step into the newest bar again, now as the last of its session."""
@@ -263,7 +260,7 @@ class Engine:
         last = market.sessions.last - 1
         sessions = market.sessions.replace(last=last, complete=np.array([complete]))
         forced = self._traded[1].replace(market=market.replace(sessions=sessions))
-        self._step(self.before, forced, again=True)
+        self._step(forced)
         self._close_session()
 
     def _close_session(self) -> None:
@@ -295,7 +292,7 @@ class Engine:
             action=decision.action,
             wanted=wanted,
             quantity=quantity,
-            rails=list(acted),
+            rails=acted,
             id=intent and intent.id,
         )
         self.now = at._replace(order=order, memory=stream.carry, decisions=at.decisions + 1)
@@ -306,7 +303,7 @@ class Engine:
         """Name an order of the newest bar, the same whenever it is made again."""
         bar, quantity = self.stream.rows.bar, int(order.quantity)
         time = int(bar.time[0])
-        name = sha256_of(canonical([self.key, time, number]))[:24]
+        name = f"{self.key[:12]}{time}n{number}"
         return Intent(name, time, quantity, order, int(bar.close[0]))
 
     def _send(self, intent: Intent, known: bool) -> None:
@@ -337,17 +334,17 @@ class Engine:
 
     def _facts(self, bar: Bars) -> Facts:
         at, kept, account = self.now, self.stream.rows.kept, self.now.state.account
-        jump = abs(int(kept.open[-1]) - int(kept.close[-2]))
+        jump = abs(kept.open[-1] - kept.close[-2])
         return {
             "kill": self.killed,
-            "daily_loss": (int(account.session_equity) - int(account.equity)) / 1000,
+            "daily_loss": (account.session_equity - account.equity) / 1000,
             "total_loss": -at.equity / 1000,
             "orders_per_minute": sum(self._moment - each < MINUTE for each in self._sent),
             "trades_per_day": at.entries,
             "bars_between_trades": at.since_trade,
             "bars_after_loss": at.since_loss,
             "price_jump_ticks": jump,
-            "price_jump_atr": 14 * jump / max(int(kept.tr_sum[-1]), 1),
+            "price_jump_atr": 14 * jump / max(kept.tr_sum[-1], 1),
             "stale_bars": (self._moment - _closes(bar)) / bar.bar_seconds,
         }
 
@@ -359,7 +356,6 @@ def _closes(bar: Bars) -> int:
 
 @jax.jit
 def _judge(before: EnvState, state: EnvState, event: Event, params: EnvParams) -> Any:
-    """Return why an account ends with a bar, if it does, and the trades that the bar closed."""
-    contract = rules.contract_at(params, state.row)
-    reason = end_reason(state, params)
-    return reason, closes(event, before.position.entry, contract)
+    """Return a step, why it ends the account, if it does, and the trades that it closed."""
+    trades = closes(event, before.position.entry, rules.contract_at(params, state.row))
+    return state, event, end_reason(state, params), trades

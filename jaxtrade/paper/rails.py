@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -84,7 +84,7 @@ BLOCK = (
     "stale_bars",
 )
 FLATTEN = ("kill", "daily_loss", "total_loss")
-Facts = Mapping[str, float]
+Facts = Mapping[str, Any]
 
 
 def limit(rails: PaperConfig, wanted: int, held: int, facts: Facts) -> tuple[int, tuple[str, ...]]:
@@ -102,8 +102,8 @@ def limit(rails: PaperConfig, wanted: int, held: int, facts: Facts) -> tuple[int
     opens = wanted * held <= 0
     if wanted and (acted := tuple(filter(acts, FLATTEN + BLOCK * opens))):
         return 0, acted
-    if rails.max_position is None or abs(wanted) <= rails.max_position:
+    most = rails.max_position
+    if most is None or abs(wanted) <= most:
         return wanted, ()
     # A position is held or closed as a whole, so one that is too large is closed.
-    left = rails.max_position if opens else 0
-    return (left if wanted > 0 else -left), ("max_position",)
+    return (max(-most, min(wanted, most)) if opens else 0), ("max_position",)

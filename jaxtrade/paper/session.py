@@ -183,12 +183,9 @@ def cut(history: Bars, last: float) -> Bars:
 def describe(history: Bars) -> dict[str, Any]:
     """Say which bars a history has."""
     columns = history.time, history.volume, *chain(*history.quotes)
-    content = hashlib.sha256(b"".join(column.tobytes() for column in columns))
-    return {
-        "bars": len(history),
-        "last": int(history.time[-1]),
-        "sha256": content.hexdigest(),
-    }
+    content = b"".join(column.tobytes() for column in columns)
+    digest = hashlib.sha256(content).hexdigest()
+    return {"bars": len(history), "last": int(history.time[-1]), "sha256": digest}
 
 
 def open_sinks(

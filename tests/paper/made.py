@@ -1,6 +1,7 @@
 """Small worlds to trade on paper in: bars, a lively policy, and the evaluation's account pass."""
 
 import functools
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,32 +18,25 @@ from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import greedy
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.record import decision_bars
+from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.rails import PaperConfig
-from jaxtrade.paper.session import Session
+from jaxtrade.paper.session import JOURNAL, Session
 from jaxtrade.rl.ppo import make_ppo
 from tests.evaluation.tiny import lively
 
 GRU = {"network": {"kind": "gru", "rnn_width": 8, "hidden": [16]}, "ppo": {"num_minibatches": 1}}
 SMALL = {"network": {"hidden": [16]}}
 GUARDS = {"guards": {"cooldown": 2, "trades_per_day": 4, "daily_stop": 300.0}}
+FX = {"data": {"market": "EURUSD"}}
+LOOSE = {"account": {"drawdown": 1500.0}}
 WORLDS = {
-    "ES": {**SMALL, "account": {"drawdown": 400.0}},
-    "FX": {
-        **GRU,
-        "data": {"market": "EURUSD"},
-        "account": {"drawdown": 1500.0},
-        "env": {"task": "advised"},
-        "episode": {"sessions": 2},
-    },
-    "free": {
-        **SMALL,
-        "env": GUARDS,
-        "data": {"market": "EURUSD"},
-        "account": {"preset": "rules_off_50k"},
-    },
-    "short": {**GRU, "data": {"market": "EURUSD"}, "account": {"drawdown": 500.0}},
+    "ES": SMALL | {"account": {"drawdown": 400.0}},
+    "FX": GRU | FX | LOOSE | {"env": {"task": "advised"}, "episode": {"sessions": 2}},
+    "free": SMALL | FX | {"env": GUARDS, "account": {"preset": "rules_off_50k"}},
+    "short": GRU | FX | {"account": {"drawdown": 500.0}},
 }
 SESSIONS = {"ES": 3, "FX": 40, "free": 5, "short": 5}
+NAME, HOUR = "short", 3600
 
 
 class World(NamedTuple):
@@ -104,9 +98,8 @@ def evaluated(name):
 
 def begin(name, folder, rails=None, history=None, **others):
     made = world(name)
-    rails = rails or PaperConfig()
     history = made.history if history is None else history
-    return Session(folder, made.config, made.policy, history, rails, **others)
+    return Session(folder, made.config, made.policy, history, rails or PaperConfig(), **others)
 
 
 def short(name, bars=400):
@@ -115,5 +108,21 @@ def short(name, bars=400):
     return made.bars.rows(slice(made.first - bars, made.first))
 
 
+@functools.cache
+def messages():
+    return list(bars_messages(world(NAME).feed))
+
+
 def source(messages, first=0):
     return messages
+
+
+class Clock:
+    now = 0
+
+    def __call__(self):
+        return self.now
+
+
+def recorded(folder):
+    return [json.loads(line) for line in (folder / JOURNAL).read_bytes().split(b"\n")[:-1]]

@@ -32,32 +32,35 @@ def paper(run, *flags):
     return main(["paper", str(run), *map(str, flags)])
 
 
-def test_a_file_in_two_parts_is_as_in_one(run, bars, tmp_path, capsys):
-    """CSV and JSON lines are the same bars, and a session goes on with a file that has grown."""
-    whole = write_bars(bars, tmp_path)
-    assert paper(run, "--feed", whole, "--set", "data.stamp=open", "--json") == 0
-    one = json.loads(capsys.readouterr().out)
-    lines = tmp_path / "bars.jsonl"
-    texts = [json.dumps(each) for each in bars_messages(bars)]
-    lines.write_text("\n".join(texts))
-    assert paper(run, "--feed", lines, "--name", "lines", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == one
+def summary(capsys, run, *flags):
+    capsys.readouterr()
+    assert paper(run, *flags, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def write_lines(path, bars):
+    path.write_text("\n".join(json.dumps(each) for each in bars_messages(bars)))
+    return path
+
+
+def test_csv_and_json_lines_are_the_same_bars(run, bars, tmp_path, capsys):
+    file = write_bars(bars, tmp_path)
+    one = summary(capsys, run, "--feed", file, "--set", "data.stamp=open")
+    flags = "--feed", write_lines(tmp_path / "bars.jsonl", bars), "--name", "lines"
+    for _ in range(2):  # the second time nothing is new
+        assert summary(capsys, run, *flags) == one
     assert one["decisions"] > 100
     assert one["faults"] == {}
-    assert paper(run, "--feed", lines, "--name", "lines", "--json") == 0  # nothing is new
-    assert json.loads(capsys.readouterr().out) == one
     status = json.loads((run / "paper" / "lines" / STATUS).read_text())
     assert (status["state"], status["equity"]) == ("ended", one["equity"])
     journals = [run / "paper" / name / JOURNAL for name in ("default", "lines")]
-    kinds = [[json.loads(line)["kind"] for line in each.open()] for each in journals]
-    assert [kind for kind in kinds[1] if kind != "start"] == [
-        kind for kind in kinds[0] if kind != "start"
-    ]
+    first, second = ([json.loads(line)["kind"] for line in each.open()] for each in journals)
+    assert [kind for kind in second if kind != "start"] == [*first[:1], *first[2:]]
 
 
 def test_bars_of_years_ago_on_a_live_feed_open_nothing(run, bars, monkeypatch, capsys):
-    lines = [json.dumps(each) for each in bars_messages(bars.rows(slice(0, 60)))]
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*lines, "{"])))
+    lines = write_lines(run / "live.jsonl", bars.rows(slice(0, 60))).read_text()
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines + "\n{"))
     cut = ["--history", write_bars(bars_of(make_config({})).rows(slice(0, -LAST)), run)]
     assert paper(run, "--feed", "-", "--name", "live", *cut, "--set", "data.stamp=open") == 0
     out = capsys.readouterr().out
@@ -68,17 +71,14 @@ def test_bars_of_years_ago_on_a_live_feed_open_nothing(run, bars, monkeypatch, c
 
 def test_flatten_stops_a_session(run, bars, tmp_path, capsys):
     refuses(capsys, ["paper", str(run), "--flatten", "--name", "none"], "--name")
-    lines = tmp_path / "bars.jsonl"
-    texts = [json.dumps(each) for each in bars_messages(bars)]
-    lines.write_text("\n".join(texts[:50]))
-    assert paper(run, "--feed", lines, "--name", "flat") == 0
+    flags = "--feed", tmp_path / "bars.jsonl", "--name", "flat"
+    write_lines(flags[1], bars.rows(slice(0, 50)))
+    assert paper(run, *flags) == 0
     assert paper(run, "--flatten", "--name", "flat") == 0
     folder = run / "paper" / "flat"
     assert (folder / KILL).is_file()
-    lines.write_text("\n".join(texts))
-    capsys.readouterr()
-    assert paper(run, "--feed", lines, "--name", "flat", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["position"] == 0
+    write_lines(flags[1], bars)
+    assert summary(capsys, run, *flags)["position"] == 0
     assert json.loads((folder / STATUS).read_text())["state"] == "killed"
 
 
@@ -97,11 +97,15 @@ def test_flags_that_do_not_fit_are_refused(run, capsys, flags, facts):
 
 
 def test_an_edited_journal_is_exit_1(run, bars, tmp_path, capsys):
-    lines = tmp_path / "bars.jsonl"
-    lines.write_text("\n".join(json.dumps(each) for each in bars_messages(bars.rows(slice(0, 9)))))
-    assert paper(run, "--feed", lines, "--name", "edited") == 0
+    flags = (
+        "--feed",
+        write_lines(tmp_path / "bars.jsonl", bars.rows(slice(0, 9))),
+        "--name",
+        "edited",
+    )
+    assert paper(run, *flags) == 0
     journal = run / "paper" / "edited" / JOURNAL
     journal.write_bytes(journal.read_bytes().replace(b"HOLD", b"BUY", 1))
     capsys.readouterr()
-    assert paper(run, "--feed", lines, "--name", "edited") == 1
+    assert paper(run, *flags) == 1
     assert str(journal) in capsys.readouterr().err

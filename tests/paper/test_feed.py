@@ -13,21 +13,11 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.paper.feed import bars_messages, live, open_feed
+from jaxtrade.paper.feed import live, open_feed
 from jaxtrade.paper.session import JOURNAL
 from tests.messages import refused
-from tests.paper.made import begin, short, world
-from tests.paper.test_recovery import Clock, recorded
+from tests.paper.made import HOUR, NAME, Clock, begin, messages, recorded, short, world
 from tests.reading import ROOT
-
-NAME, HOUR = "short", 3600
-MESSAGES = None
-
-
-def messages():
-    global MESSAGES
-    MESSAGES = MESSAGES or list(bars_messages(world(NAME).feed))
-    return MESSAGES
 
 
 def line(at, **others):
@@ -56,6 +46,9 @@ class Desk:
     def good(self, *rows):
         for at in rows:
             self.take(line(at), at_close(at))
+
+    def of_kind(self, kind):
+        return [each for each in recorded(self.session.folder) if each["kind"] == kind]
 
 
 @pytest.fixture
@@ -112,47 +105,34 @@ def test_the_catalogue_is_whole():
     assert {row.split()[1] for row in rows} == {*FAULTY, "late", "stale"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({"time": "2018-12-21T03:00:00"}, "value"),  # no offset
-        ({"time": True}, "value"),
-        ({"time": 1e30}, "value"),
-        ({"time": 10**30}, "value"),
-        ({"bid_open": "Infinity"}, "value"),
-        ({"bid_open": -1}, "value"),
-        ({"bid_open": "1.1444213"}, "value"),  # between two ticks
-        ({"bid_low": "1.9"}, "value"),
-        ({"volume": -1}, "value"),
-        ({"volume": "much"}, "value"),
-        ({"volume": 1e999}, "value"),
-        ({"volume": 1e308}, "value"),
-        ({"ask_open": None}, "value"),
-        ({"time": None}, "value"),
-        ({"symbol": None}, "symbol"),
-        ({"symbol": ["EURUSD"]}, "symbol"),
-        ({"bar_seconds": "3600"}, "length"),
-        ({"complete": "no"}, "unfinished"),
-    ],
-)
-def test_values_that_are_none(changes, kind, desk):
-    assert desk.take(line(3, **changes), at_close(3)) == {kind: 1}
+WRONG = {
+    "time": (None, "2018-12-21T03:00:00", True, 1e30, 10**30),
+    "bid_open": ("Infinity", -1, "1.1444213"),  # the last is between two ticks
+    "bid_low": ("1.9",),
+    "ask_open": (None,),
+    "volume": (-1, "much", 1e999, 1e308),
+    "symbol": (None, ["EURUSD"]),
+    "bar_seconds": ("3600",),
+    "complete": ("no",),
+}
+KINDS = {"symbol": "symbol", "bar_seconds": "length", "complete": "unfinished"}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "null", "{}x", "\x00", '{"time": ' * 3000])
-def test_lines_that_are_no_object(text, desk):
-    assert desk.take(text) == {"text": 1}
+@pytest.mark.parametrize(("key", "value"), [(key, x) for key in WRONG for x in WRONG[key]])
+def test_values_that_are_none(key, value, desk):
+    assert desk.take(line(3, **{key: value}), at_close(3)) == {KINDS.get(key, "value"): 1}
 
 
-def test_a_bar_off_the_grid(desk):
+def test_lines_that_are_no_object_and_a_bar_off_the_grid(desk):
+    for text in ("", "[]", "3", "null", "{}x", "\x00", '{"time": ' * 3000):
+        desk.take(text)
     later = messages()[3]["time"] + 1800
-    assert desk.take(line(3, time=later), later + HOUR) == {"calendar": 1}
+    assert desk.take(line(3, time=later), later + HOUR) == {"text": 7, "calendar": 1}
 
 
 def test_the_first_version_of_a_bar_stays_as_traded(desk):
     desk.take(line(2, volume=9.0))
-    known = [each for each in recorded(desk.session.folder) if each["kind"] == "bar"]
-    assert known[-1]["bar"] == json.loads(line(2))
+    assert desk.of_kind("bar")[-1]["bar"] == json.loads(line(2))
     assert desk.take(line(2)) == {"revision": 1, "duplicate": 1}
 
 
@@ -166,12 +146,7 @@ def test_an_unfinished_bar_by_the_clock(desk):
 def test_a_clock_that_jumps_back_refuses_and_one_that_jumps_ahead_blocks(desk):
     assert desk.take(line(3), at_close(3) - 86_400) == {"unfinished": 1}
     desk.take(line(3), at_close(3) + 86_400)
-    held = [each["held"] for each in recorded(desk.session.folder) if each["kind"] == "step"][-1]
-    assert abs(decisions(desk)[-1]["quantity"]) <= abs(held)
-
-
-def decisions(desk):
-    return [each for each in recorded(desk.session.folder) if each["kind"] == "decision"]
+    assert abs(desk.of_kind("decision")[-1]["quantity"]) <= abs(desk.of_kind("step")[-1]["held"])
 
 
 def test_a_feed_that_is_silent_blocks_entries_until_a_bar_comes_in_time(tmp_path):
@@ -179,7 +154,7 @@ def test_a_feed_that_is_silent_blocks_entries_until_a_bar_comes_in_time(tmp_path
     desk = Desk(tmp_path)
     for at in range(15):
         desk.take(line(at), at_close(at) + 3 * HOUR)
-    late = decisions(desk)
+    late = desk.of_kind("decision")
     assert any(each["wanted"] for each in late)
     assert not any(each["quantity"] for each in late)
     assert all(each["rails"] == ["stale_bars"] for each in late if each["wanted"])
@@ -187,7 +162,7 @@ def test_a_feed_that_is_silent_blocks_entries_until_a_bar_comes_in_time(tmp_path
     desk.take(None, at_close(14) + 4 * HOUR)
     assert desk.engine.faults == {"stale": 1}  # once, however long it lasts
     desk.good(*range(15, 22))
-    assert any(each["quantity"] for each in decisions(desk)[len(late) :])
+    assert any(each["quantity"] for each in desk.of_kind("decision")[len(late) :])
     desk.session.close()
 
 

@@ -12,26 +12,13 @@ from jaxtrade.paper.rails import BLOCK, FLATTEN, PaperConfig, limit, read_paper
 from tests.messages import refused
 from tests.paper.made import begin, short, world
 
-COUNT = st.none() | st.integers(1, 5)
-MONEY = st.none() | st.floats(1, 1e4)
-RAILS = st.builds(
-    PaperConfig,
-    **dict.fromkeys(
-        (
-            "max_position",
-            "orders_per_minute",
-            "trades_per_day",
-            "bars_between_trades",
-            "bars_after_loss",
-            "price_jump_ticks",
-        ),
-        COUNT,
-    ),
-    **dict.fromkeys(("daily_loss", "total_loss", "price_jump_atr", "stale_bars"), MONEY),
-)
-QUIET = dict.fromkeys((*BLOCK, *FLATTEN), 0.0) | dict.fromkeys(
-    ("bars_between_trades", "bars_after_loss"), inf
-)
+COUNTS = ("max_position", "trades_per_day", "bars_between_trades", "bars_after_loss")
+COUNTS += ("orders_per_minute", "price_jump_ticks")
+COUNT, MONEY = st.none() | st.integers(1, 5), st.none() | st.floats(1, 1e4)
+FLOATS = ("daily_loss", "total_loss", "price_jump_atr", "stale_bars")
+RAILS = st.builds(PaperConfig, **dict.fromkeys(COUNTS, COUNT), **dict.fromkeys(FLOATS, MONEY))
+QUIET = dict.fromkeys((*BLOCK, *FLATTEN), 0.0)
+QUIET |= dict.fromkeys(("bars_between_trades", "bars_after_loss"), inf)
 FACTS = st.fixed_dictionaries(
     dict.fromkeys((*BLOCK, *FLATTEN[1:]), st.floats(-1e4, 1e4)) | {"kill": st.booleans()}
 )
@@ -51,38 +38,37 @@ def test_rails_never_add_to_a_position_or_turn_it(rails, wanted, held, facts):
 
 
 @pytest.mark.parametrize(
-    ("rails", "wanted", "held", "facts", "left", "acted"),
+    ("rail", "most", "acts", "not_yet"),
     [
-        ({}, 3, 0, {}, 3, ()),
-        ({"max_position": 2}, -3, 0, {}, -2, ("max_position",)),
-        ({"max_position": 2}, 3, 3, {}, 0, ("max_position",)),
-        ({"orders_per_minute": 2}, 1, 0, {"orders_per_minute": 2}, 0, ("orders_per_minute",)),
-        (
-            {"orders_per_minute": 2},
-            0,
-            1,
-            {"orders_per_minute": 2},
-            0,
-            (),
-        ),  # an exit is never held back
-        ({"trades_per_day": 4}, -1, 1, {"trades_per_day": 4}, 0, ("trades_per_day",)),
-        ({"trades_per_day": 4}, 1, 1, {"trades_per_day": 4}, 1, ()),
-        ({"bars_between_trades": 3}, 1, 0, {"bars_between_trades": 2}, 0, ("bars_between_trades",)),
-        ({"bars_between_trades": 3}, 1, 0, {"bars_between_trades": 3}, 1, ()),
-        ({"bars_after_loss": 3}, 1, 0, {"bars_between_trades": 1, "bars_after_loss": 9}, 1, ()),
-        ({"bars_after_loss": 3}, 1, 0, {"bars_after_loss": 1}, 0, ("bars_after_loss",)),
-        ({"daily_loss": 500.0}, 1, 1, {"daily_loss": 500.0}, 0, ("daily_loss",)),
-        ({"total_loss": 500.0}, 1, 1, {"total_loss": 499.9}, 1, ()),
-        ({"price_jump_atr": 2.0}, 1, 0, {"price_jump_atr": 2.1}, 0, ("price_jump_atr",)),
-        ({"price_jump_ticks": 20}, 1, 0, {"price_jump_ticks": 19}, 1, ()),
-        ({}, 1, 0, {"stale_bars": 2.0}, 0, ("stale_bars",)),
-        ({}, 1, 0, {"stale_bars": 1.9}, 1, ()),
-        ({}, 1, 1, {"stale_bars": 9.0}, 1, ()),
-        ({}, 1, 1, {"kill": 1}, 0, ("kill",)),
+        ("orders_per_minute", 2, 2, 1),
+        ("trades_per_day", 4, 4, 3),
+        ("bars_between_trades", 3, 2, 3),
+        ("bars_after_loss", 3, 1, 9),
+        ("price_jump_atr", 2.0, 2.1, 1.9),
+        ("price_jump_ticks", 20, 20, 19),
+        ("stale_bars", 2.0, 2.0, 1.9),
+        ("daily_loss", 500.0, 500.0, 499.9),
+        ("total_loss", 500.0, 500.0, 499.9),
+        ("kill", None, True, False),
     ],
 )
-def test_each_rail(rails, wanted, held, facts, left, acted):
-    assert limit(PaperConfig(**rails), wanted, held, QUIET | facts) == (left, acted)
+def test_each_rail(rail, most, acts, not_yet):
+    """An entry, a reversal, a position that is held, and an exit, which is never held back."""
+    rails = PaperConfig() if most is None else PaperConfig(**{rail: most})
+    for wanted, held in ((1, 0), (-1, 1), (1, 1), (0, 1)):
+        acted = (rail,) if wanted and (rail in FLATTEN or wanted != held) else ()
+        left = 0 if acted else wanted
+        assert limit(rails, wanted, held, QUIET | {rail: acts}) == (left, acted)
+        assert limit(rails, wanted, held, QUIET | {rail: not_yet}) == (wanted, ())
+        assert limit(PaperConfig(stale_bars=None), wanted, held, QUIET) == (wanted, ())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "left"), [(-3, 0, -2), (3, 3, 0), (3, -1, 2), (2, 0, 2)]
+)
+def test_the_largest_position(wanted, held, left):
+    acted = ("max_position",) if left != wanted else ()
+    assert limit(PaperConfig(max_position=2), wanted, held, QUIET) == (left, acted)
 
 
 def test_a_broker_that_is_not_named_and_said_to_be_a_simulation_is_refused(tmp_path):

@@ -14,31 +14,29 @@ import pytest
 from jaxtrade.errors import RunLockedError
 from jaxtrade.paper.broker import BrokerState, HaltError
 from jaxtrade.paper.engine import Engine
-from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.journal import PaperJournal
 from jaxtrade.paper.session import JOURNAL, KILL, STATUS
 from jaxtrade.storage import digests
 from jaxtrade.stream.live import Stream
 from tests.messages import refused
-from tests.paper.made import begin, short, world
+from tests.paper.made import HOUR, NAME, Clock, begin, messages, recorded, short
 
-# Place -> a function, and whether a process is killed at its end, else at its begin; and of which
-# kind, where its first argument says it.
+# Place -> a function, whether its end is meant, else its begin, and about how often it is reached;
+# of which kind, where its first argument says it.
 PLACES = {
-    "read": (Engine, "on_bar", False),
-    "pushed": (Stream, "push", True),
-    "bar": (PaperJournal, "add", True, "bar"),
-    "opened": (Engine, "_begin_session", True),
-    "stepped": (Stream, "step", True),
-    "step": (PaperJournal, "add", True, "step"),
-    "ended": (Engine, "_end", True),
-    "decided": (Stream, "decide_at", True),
-    "intent": (Engine, "_send", False),
-    "synced": (PaperJournal, "sync", True),
-    "submitted": (Engine, "_send", True),
-    "status": (digests, "write_whole", False),
+    "read": (Engine, "on_bar", False, 45),
+    "pushed": (Stream, "push", True, 45),
+    "bar": (PaperJournal, "add", True, 45, "bar"),
+    "opened": (Engine, "_begin_session", True, 3),
+    "stepped": (Stream, "step", True, 45),
+    "step": (PaperJournal, "add", True, 45, "step"),
+    "ended": (Engine, "_end", True, 1),
+    "decided": (Stream, "decide_at", True, 45),
+    "intent": (Engine, "_send", False, 20),
+    "synced": (PaperJournal, "sync", True, 20),
+    "submitted": (Engine, "_send", True, 20),
+    "status": (digests, "write_whole", False, 45),
 }
-NAME, BARS = "short", 60
 
 
 class FileBroker:
@@ -46,14 +44,12 @@ class FileBroker:
 
     def __init__(self, folder, extra=0):
         self.folder, self.file, self.extra = folder, folder / "orders", extra
+        self.file.touch()
 
-    def connect(self):
+    def connect(self, *_):
         pass
 
-    close = poll = connect
-
-    def follow(self, moved):
-        pass
+    close = poll = follow = connect
 
     def submit(self, intents):
         with self.file.open("a") as file:
@@ -61,29 +57,22 @@ class FileBroker:
 
     @property
     def orders(self):
-        return self.file.read_text().splitlines() if self.file.exists() else []
+        return [line.split() for line in self.file.read_text().splitlines()]
 
     def snapshot(self):
-        steps = [line for line in recorded(self.folder) if line["kind"] == "step"]
-        held = steps[-1]["held"] if steps else 0
-        return BrokerState(held + self.extra, frozenset(line.split()[0] for line in self.orders))
+        held = [0, *(each["held"] for each in recorded(self.folder) if each["kind"] == "step")]
+        return BrokerState(held[-1] + self.extra, frozenset(name for name, *_ in self.orders))
 
 
-def recorded(folder):
-    return [json.loads(line) for line in (folder / JOURNAL).read_bytes().split(b"\n")[:-1]]
-
-
-def trade(folder, bars=BARS, extra=0):
+def trade(folder, bars=60, extra=0):
     """(summary, orders) of a session on the first bars of the feed."""
-    feed = world(NAME).feed.rows(slice(0, bars))
-    clock = Clock()
-    sink = FileBroker(folder, extra)
+    clock, sink = Clock(), FileBroker(folder, extra)
     session = begin(NAME, folder, None, short(NAME), sinks=[sink], clock=clock)
     try:
         newest = int(session.engine.stream.rows.bar.time[0])
-        for message in bars_messages(feed):
+        for message in messages()[:bars]:
             if message["time"] > newest:
-                clock.now = message["time"] + 3600
+                clock.now = message["time"] + HOUR
                 session.take(message)
         session.save("ended")
         return session.summary(), sink.orders
@@ -91,16 +80,9 @@ def trade(folder, bars=BARS, extra=0):
         session.close()
 
 
-class Clock:
-    now = 0
-
-    def __call__(self):
-        return self.now
-
-
 def stop_at(place, count, stop, patch=setattr):
     """Call `stop` when a place is reached for the count-th time."""
-    owner, name, at_end, *kinds = PLACES[place]
+    owner, name, at_end, _, *kinds = PLACES[place]
     whole, left = getattr(owner, name), [count]
 
     def reached(*args, **fields):
@@ -114,35 +96,25 @@ def stop_at(place, count, stop, patch=setattr):
 
 
 def child(folder, place, count):
-    """Trade, and kill this process when a place is reached for the count-th time."""
-    stop_at(place, count, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    trade(folder)
-
-
-def killed(folder, place, count):
-    """Whether a child process was killed there."""
-    folder.mkdir(exist_ok=True)
-    words = ["-c", "import sys; from tests.paper.test_recovery import child, Path; "
-             "child(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))"]  # fmt: skip
-    done = subprocess.run([sys.executable, *words, str(folder), place, str(count)], check=False)
-    assert done.returncode in (0, -signal.SIGKILL)
-    return done.returncode != 0
+    """Trade, and kill this process at a place."""
+    stop_at(place, int(count), lambda: os.kill(os.getpid(), signal.SIGKILL))
+    trade(Path(folder))
 
 
 def check_kill(folder, place, count, whole):
-    was = killed(folder, place, count)
+    """Kill a child process, go on, and return whether it was killed."""
+    folder.mkdir(exist_ok=True)
+    code = "import sys; from tests.paper.test_recovery import child; child(*sys.argv[1:])"
+    words = [sys.executable, "-c", code, str(folder), place, str(count)]
+    done = subprocess.run(words, check=False).returncode
+    assert done in (0, -signal.SIGKILL)
     if place == "intent" and count % 2:  # half of the line is on disk
         path = folder / JOURNAL
         os.truncate(path, path.stat().st_size - 9)
     assert trade(folder) == whole
-    orders = [line.split()[0] for line in whole[1]]
-    assert len({*orders}) == len(orders) > 5
-    return was
-
-
-def most(place):
-    """How often a place is reached, about."""
-    return {"opened": 3, "ended": 1, "intent": 20, "synced": 20, "submitted": 20}.get(place, 45)
+    names = [name for name, *_ in whole[1]]
+    assert len({*names}) == len(names) > 5
+    return done != 0
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +126,7 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_kill_changes_nothing(place, whole, tmp_path):
-    assert check_kill(tmp_path / place, place, 1 if most(place) == 1 else most(place) // 2, whole)
+    check_kill(tmp_path, place, (PLACES[place][3] + 1) // 2, whole)
 
 
 class StopError(BaseException):
@@ -168,14 +140,14 @@ def test_what_a_process_leaves_goes_on(place, whole, tmp_path, monkeypatch):
     def stop():
         raise StopError
 
-    stop_at(place, 1 if most(place) == 1 else 2, stop, monkeypatch.setattr)
+    stop_at(place, min(PLACES[place][3], 2), stop, monkeypatch.setattr)
     with pytest.raises(StopError):
         trade(tmp_path)
     monkeypatch.undo()
     assert trade(tmp_path) == whole
 
 
-def test_a_journal_that_was_edited_halts(tmp_path):
+def test_a_journal_or_a_history_that_was_edited_halts(tmp_path):
     trade(tmp_path, bars=20)
     path, lines = tmp_path / JOURNAL, (tmp_path / JOURNAL).read_bytes().splitlines(True)
     path.write_bytes(b"".join([*lines[:4], lines[4].replace(b"1", b"2", 1), *lines[5:]]))
@@ -185,23 +157,14 @@ def test_a_journal_that_was_edited_halts(tmp_path):
     with refused(f"line {len(lines) - 2}", STATUS, kind=HaltError):
         trade(tmp_path)
     path.write_bytes(b"".join(lines))
-    trade(tmp_path)
-
-
-def test_a_position_that_nothing_explains_halts(tmp_path):
-    trade(tmp_path, bars=20)
-    with refused("holds", kind=HaltError):
-        trade(tmp_path, extra=2)
-
-
-def test_other_figures_than_recorded_halt(tmp_path):
-    """A history that was changed since: the states that are computed again differ."""
-    trade(tmp_path, bars=20)
     history = short(NAME)
     history.close[-1] += 1
     with refused("history", kind=HaltError):
         begin(NAME, tmp_path, None, history)
     history.close[-1] -= 1
+    trade(tmp_path)
+    with refused("holds", kind=HaltError):  # a position that nothing explains
+        trade(tmp_path, extra=2)
 
 
 def test_one_process_at_a_time(tmp_path):
@@ -214,9 +177,7 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_a_kill_is_flat_within_one_bar(tmp_path):
     """Whether a position is held or an order is on its way; a start without KILL goes on."""
-    messages = list(bars_messages(world(NAME).feed))
-    session = begin(NAME, tmp_path, None, short(NAME))
-    taken = iter(messages)
+    session, taken = begin(NAME, tmp_path, None, short(NAME)), iter(messages())
     while not session.engine.now.held:
         session.take(next(taken))
     (tmp_path / KILL).touch()
@@ -226,23 +187,22 @@ def test_a_kill_is_flat_within_one_bar(tmp_path):
     (tmp_path / KILL).unlink()
     again = begin(NAME, tmp_path, None, short(NAME))
     assert not again.engine.killed
-    found = again.trade(messages)
+    found = again.trade(messages())
     again.close()
     assert found["decisions"] > 60
     assert found["faults"] == {}
 
 
 def test_sigterm_flattens_and_stops(tmp_path):
-    messages = list(bars_messages(world(NAME).feed))
+    session = begin(NAME, tmp_path, None, short(NAME))
 
-    def feed(session):
-        for message in messages:
+    def feed():
+        for message in messages():
             if session.engine.now.held:
                 os.kill(os.getpid(), signal.SIGTERM)
             yield message
 
-    session = begin(NAME, tmp_path, None, short(NAME))
-    found = session.trade(feed(session))
+    found = session.trade(feed())
     session.close()
     assert found["position"] == 0
     assert 0 < found["trades"] <= 2
@@ -252,10 +212,9 @@ def test_sigterm_flattens_and_stops(tmp_path):
 if __name__ == "__main__":
     times, folder = int(sys.argv[1]), Path(sys.argv[2])
     (folder / "whole").mkdir(parents=True)
-    expected, kills = trade(folder / "whole"), 0
-    rng = np.random.default_rng(0)
-    for name in PLACES:
+    expected, kills, rng = trade(folder / "whole"), 0, np.random.default_rng(0)
+    for place in PLACES:
         for i in range(times):
-            at = int(rng.integers(1, most(name) + 1))
-            kills += check_kill(folder / f"{name}{i}", name, at, expected)
-        print(name, kills, flush=True)
+            at = int(rng.integers(1, PLACES[place][3] + 1))
+            kills += check_kill(folder / f"{place}{i}", place, at, expected)
+        print(place, kills, flush=True)
