@@ -208,10 +208,9 @@ class Engine:
 
     def _step(self, params: EnvParams) -> None:
         """Fill the order of `before` in the newest bar of `params`, the first time or again."""
-        at, known, stream = self.before, self.now.fills, self.stream
+        at, stream = self.before, self.stream
+        known = () if self.now is at else self.now.fills
         assert at.order is not None
-        if self.now is at:
-            known = ()
         newest, stream.params = stream.params, params
         state, event = stream.step(at.state, at.order)
         stream.params = newest
@@ -303,8 +302,7 @@ class Engine:
         """Name an order of the newest bar, the same whenever it is made again."""
         bar, quantity = self.stream.rows.bar, int(order.quantity)
         time = int(bar.time[0])
-        name = f"{self.key[:12]}{time}n{number}"
-        return Intent(name, time, quantity, order, int(bar.close[0]))
+        return Intent(f"{self.key[:12]}{time}n{number}", time, quantity, order, int(bar.close[0]))
 
     def _send(self, intent: Intent, known: bool) -> None:
         """Send an intent, unless it was recorded before this process began."""

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from jaxtrade.errors import ConfigError
 from jaxtrade.paper.feed import live, open_feed
 from jaxtrade.paper.session import JOURNAL
 from tests.messages import refused
@@ -30,13 +30,14 @@ def at_close(at):
 
 
 class Desk:
-    """A session with a clock."""
+    """A session with a clock, which has had some bars in time."""
 
-    def __init__(self, folder, rails=None):
-        self.clock = Clock()
+    def __init__(self, folder, bars=0):
+        self.folder, self.clock = folder, Clock()
         self.clock.now = at_close(0)
-        self.session = begin(NAME, folder, rails, short(NAME), clock=self.clock)
-        self.engine = self.session.engine
+        self.session = begin(NAME, folder, None, short(NAME), clock=self.clock)
+        self.engine, self.close = self.session.engine, self.session.close
+        self.good(*range(bars))
 
     def take(self, item, now=None):
         self.clock.now = self.clock.now if now is None else now
@@ -48,25 +49,24 @@ class Desk:
             self.take(line(at), at_close(at))
 
     def of_kind(self, kind):
-        return [each for each in recorded(self.session.folder) if each["kind"] == kind]
+        return [each for each in recorded(self.folder) if each["kind"] == kind]
 
 
 @pytest.fixture
 def desk(tmp_path):
-    made = Desk(tmp_path)
-    made.good(0, 1, 2)
-    yield made
-    made.session.close()
+    with closing(Desk(tmp_path, 3)) as made:
+        yield made
 
 
+# Fault -> what is other than in the next bar; of the time how many hours.
 FAULTY = {
-    "text": "{half a li",
+    "text": None,
     "value": {"bid_close": "NaN"},
     "symbol": {"symbol": "GBPUSD"},
     "length": {"bar_seconds": 60},
     "unfinished": {"complete": False},
     "older": {"time": -2},
-    "duplicate": {"time": -1, "same": True},
+    "duplicate": None,
     "revision": {"time": -1},
     "calendar": {"time": 24 * 365 * 80},
 }
@@ -74,35 +74,31 @@ FAULTY = {
 
 def faulty(kind, at):
     """The line of a fault before bar `at` came."""
-    changes = FAULTY[kind]
-    if isinstance(changes, str):
-        return changes
-    if isinstance(changes.get("time"), int):
-        if changes.get("same"):
-            return line(at - 1)
-        return line(at, time=messages()[at]["time"] + HOUR * changes["time"])
-    return line(at, **changes)
+    others = FAULTY[kind]
+    if others is None:
+        return "{half a li" if kind == "text" else line(at - 1)
+    moved = {"time": messages()[at]["time"] + HOUR * others["time"]} if "time" in others else {}
+    return line(at, **others | moved)
 
 
 @pytest.mark.parametrize("kind", FAULTY)
 def test_each_fault_of_a_message_is_refused_and_recorded(kind, desk):
     """Nothing changes, and the bar itself is traded on afterwards."""
-    before, bars = desk.engine.now, len(recorded(desk.session.folder))
+    before = desk.engine.now
     far = at_close(3) if kind != "calendar" else 1 << 33
     assert desk.take(faulty(kind, 3), far) == {kind: 1}
     assert desk.engine.now is before
-    added = recorded(desk.session.folder)[bars:]
-    assert [(each["kind"], each["fault"]) for each in added] == [("fault", kind)]
+    assert recorded(desk.folder)[-1]["fault"] == kind
+    assert len(desk.of_kind("bar")) == 3
     desk.good(3)
     assert desk.engine.now.decisions == before.decisions + 1
 
 
 def test_the_catalogue_is_whole():
-    _, table = (
-        (ROOT / "docs" / "deploy.md").read_text().split("| fault | what it is | what is done |\n")
-    )
-    rows = table.split("\n\n")[0].splitlines()[1:]
-    assert {row.split()[1] for row in rows} == {*FAULTY, "late", "stale"}
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    table = page.partition("| fault | what it is | what is done |\n")[2].partition("\n\n")[0]
+    kinds = {row.split()[1] for row in table.splitlines()[1:]}
+    assert kinds == {*FAULTY, "late", "stale"}
 
 
 WRONG = {
@@ -163,36 +159,29 @@ def test_a_feed_that_is_silent_blocks_entries_until_a_bar_comes_in_time(tmp_path
     assert desk.engine.faults == {"stale": 1}  # once, however long it lasts
     desk.good(*range(15, 22))
     assert any(each["quantity"] for each in desk.of_kind("decision")[len(late) :])
-    desk.session.close()
+    desk.close()
 
 
-def ends_early():
-    """Number of the last bar of a session whose flat bar is missing."""
-    times = [each["time"] for each in messages()]
-    return next(
+def test_a_timer_and_a_later_bar_end_a_session_alike(tmp_path):
+    times, found = [each["time"] for each in messages()], []
+    last = next(  # of a session whose flat bar is missing
         at
         for at in count(3)
         if times[at + 1] - times[at] > 9 * HOUR and at_close(at) % 86_400 < 18 * HOUR
     )
-
-
-def test_a_timer_and_a_later_bar_end_a_session_alike(tmp_path):
-    at, found = ends_early(), []
     for timed in (False, True):
-        desk = Desk(tmp_path / str(timed))
-        desk.good(*range(at + 1))
+        desk = Desk(tmp_path / str(timed), last + 1)
         before = desk.engine.sessions
         if timed:
-            desk.take(None, messages()[at + 1]["time"])
+            desk.take(None, times[last + 1])
             assert desk.engine.sessions == before + 1
             assert not desk.engine.open
-            time = messages()[at]["time"] + HOUR
-            desk.take(line(at, time=time), messages()[at + 1]["time"])
-            assert desk.engine.faults == {"late": 1}
-        desk.good(at + 1)
+            late = line(last, time=times[last] + HOUR)
+            assert desk.take(late, times[last + 1]) == {"late": 1}
+        desk.good(last + 1)
         assert desk.engine.sessions == before + 1
         found.append(desk.engine.now.equity)
-        desk.session.close()
+        desk.close()
     assert found[0] == found[1]
 
 
@@ -202,22 +191,17 @@ def damage(rng, at):
     if kind in FAULTY and kind != "calendar":
         return faulty(kind, at)
     text = line(at)
+    place = rng.randrange(len(text))
     if kind == "key":
-        key = rng.choice([*messages()[at]])
-        value = rng.choice([None, "", "x", -1, 0, 1e308, [], {}, True, "NaN", 10**25, "1e9999"])
-        return line(at, **{key: value}) if value is not None else line(at, **{key: None})
-    if kind == "cut":
-        return text[: rng.randrange(len(text))]
-    if kind == "noise":
-        place = rng.randrange(len(text))
-        return text[:place] + chr(rng.randrange(1, 0x2FFF)) + text[place + 1 :]
-    return text
+        values = [None, "", "x", -1, 0, 1e308, [], {}, True, "NaN", 10**25, "1e9999"]
+        return line(at, **{rng.choice([*messages()[at]]): rng.choice(values)})
+    noise = {"cut": "", "noise": chr(rng.randrange(1, 0x2FFF)) + text[place + 1 :]}
+    return text[:place] + noise.get(kind, text[place:])
 
 
 def play(folder, faults, seed=0):
     """Random faults and silences between the bars: nothing crashes, and no entry is on stale data."""
-    rng, desk, at, sent = random.Random(seed), Desk(folder), 3, 0
-    desk.good(0, 1, 2)
+    rng, desk, at, sent = random.Random(seed), Desk(folder, 3), 3, 0
     while sent < faults and at < len(messages()):
         for _ in range(rng.randrange(12)):
             sent += 1
@@ -234,7 +218,7 @@ def play(folder, faults, seed=0):
             opened += 1
             assert age < 2
         held = each.get("held", held)
-    desk.session.close()
+    desk.close()
     begin(NAME, folder, None, short(NAME), clock=desk.clock).close()  # and all of it runs again
     return sent, opened
 
@@ -251,14 +235,8 @@ def test_random_faults(tmp_path):
 def test_lines_of_a_pipe_and_of_a_web_socket_arrive():
     websockets = pytest.importorskip("websockets.sync.server")
     code = "from jaxtrade.paper.feed import live\nfor x in live('-', 9.0): print(x.strip())"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        input='{"a": 1}\nb\n',
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run.stdout.splitlines() == ['{"a": 1}', "b"]
+    lines = subprocess.check_output([sys.executable, "-c", code], input='{"a": 1}\nb\n', text=True)
+    assert lines.splitlines() == ['{"a": 1}', "b"]
 
     def serve(connection):
         for each in ("one", "two"):
@@ -273,12 +251,11 @@ def test_lines_of_a_pipe_and_of_a_web_socket_arrive():
 
 
 def test_a_feed_that_is_none_is_refused(monkeypatch):
-    with refused("ws://", kind=ConfigError):
-        next(live("nothing.csv"))
-    with refused("cannot connect", kind=ConfigError):
-        next(live("ws://127.0.0.1:9"))
+    for source, fact in (("nothing.csv", "ws://"), ("ws://127.0.0.1:9", "cannot connect")):
+        with refused(fact):
+            next(live(source))
     monkeypatch.setitem(sys.modules, "websockets.sync.client", None)
-    with refused("jaxtrade[paper]", kind=ConfigError):
+    with refused("jaxtrade[paper]"):
         next(live("ws://127.0.0.1:9"))
 
 
