@@ -167,11 +167,12 @@ class Engine:
         """Close a session whose flat time has passed, and note a feed that is quiet too long."""
         if not self.open:
             return
-        rows, most = self.stream.rows, self.config.stale_bars
-        closed, flat = _closes(rows.bar), rows.schedule.flat
-        if now >= int(flat[rows.schedule.find(rows.bar.trade_dates)][0]) + self.config.flat_seconds:
+        rows, config = self.stream.rows, self.config
+        length, closed = rows.bar.bar_seconds, _closes(rows.bar)
+        flat = closed + int(rows.kept.bars_to_flat[-1]) * length
+        if now >= flat + config.flat_seconds:
             self.end(True)
-        elif most and not self.quiet and now - closed > most * rows.bar.bar_seconds:
+        elif config.stale_bars and not self.quiet and now - closed > config.stale_bars * length:
             self.quiet = True
             self.fault("stale", f"no bar since {iso(closed)}")
 
