@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from decimal import Decimal
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -81,19 +82,16 @@ def check(line: str | Message, stream: Stream, now: int | None, early: float = 0
 def to_message(bar: Bars) -> dict[str, Any]:
     """Return a bar of length 1 as the message that `read_bar` reads."""
     fields = PRICES if bar.ask is None else QUOTE_FIELDS
-    prices = [int(price[0]) for side in bar.quotes for price in side]
-    found = {
+    tick, day = bar.contract.tick_size, str(bar.trade_dates[0])
+    prices = zip(fields, chain(*bar.quotes), strict=True)
+    begun = [leg.expiry for leg in bar.legs if leg.first == "start" or leg.first <= day]
+    return {
         "time": int(bar.time[0]),
         "symbol": bar.contract.symbol,
-        **{
-            key: str(price * bar.contract.tick_size)
-            for key, price in zip(fields, prices, strict=True)
-        },
+        **{key: str(int(price[0]) * tick) for key, price in prices},
         "volume": float(bar.volume[0]),
+        **({"expiry": begun[-1]} if any(begun[-1:]) else {}),
     }
-    day = str(bar.trade_dates[0])
-    begun = [leg.expiry for leg in bar.legs if leg.first == "start" or leg.first <= day]
-    return found | ({"expiry": begun[-1]} if begun and begun[-1] else {})
 
 
 def bars_messages(bars: Bars) -> Iterator[Message]:
