@@ -132,16 +132,13 @@ def test_the_first_version_of_a_bar_stays_as_traded(desk):
     assert desk.take(line(2)) == {"revision": 1, "duplicate": 1}
 
 
-def test_an_unfinished_bar_by_the_clock(desk):
-    """Two seconds early is a clock that is behind; three are a bar that goes on."""
+def test_a_clock_that_is_behind_refuses_and_one_that_jumps_ahead_blocks(desk):
+    """Two seconds early is a clock that is behind; three, or a day, are a bar that goes on."""
+    desk.take(line(3), at_close(3) - 86_400)
     desk.take(line(3), at_close(3) - 3)
-    assert desk.take(line(3), at_close(3) - 2) == {"unfinished": 1}
+    assert desk.take(line(3), at_close(3) - 2) == {"unfinished": 2}
     assert desk.engine.now.decisions == 4
-
-
-def test_a_clock_that_jumps_back_refuses_and_one_that_jumps_ahead_blocks(desk):
-    assert desk.take(line(3), at_close(3) - 86_400) == {"unfinished": 1}
-    desk.take(line(3), at_close(3) + 86_400)
+    desk.take(line(4), at_close(4) + 86_400)
     assert abs(desk.of_kind("decision")[-1]["quantity"]) <= abs(desk.of_kind("step")[-1]["held"])
 
 
