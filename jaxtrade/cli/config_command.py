@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,18 +22,18 @@ from jaxtrade.cli.shared import (
     with_absent,
 )
 from jaxtrade.config import RunConfig, apply_overrides, config_path, name_config, read_values
-from jaxtrade.config.faults import MOVED, NO_KEYS, alike, is_run, learners_of
+from jaxtrade.config.faults import explain_unknown, is_run, last_part
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import (
     ALGORITHM,
     ConfigKey,
     all_keys,
     format_yaml,
+    keys_named,
     list_shipped,
     lookup,
     sections,
 )
-from jaxtrade.config.sb3 import INSTEAD, translate_sb3_name
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, StorageError
 from jaxtrade.interop.jules_config import convert_config, nest_keys
@@ -439,45 +438,13 @@ def find_key(name: str) -> ConfigKey:
     known = all_keys()
     if name in known:
         return known[name]
-    if name in MOVED:
-        raise ConfigError(
-            f"key '{name}' is {MOVED[name]} now: jaxtrade config explain {MOVED[name]}"
-        )
-    same = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
-    of_learners = all(
-        known[key].section in SECTIONS for key in same
-    )  # the first of them is the default learner's
-    if same and "." not in name and (len(same) == 1 or of_learners):
-        return known[same[0]]
-    begun = [key for key in known if key.rpartition(".")[2].startswith(f"{name}_")]
-    if name in NO_KEYS:
-        raise ConfigError(
-            f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)"
-        )
-    if instead := INSTEAD.get(name.rpartition(".")[2]):
-        raise ConfigError(f"no key is called '{name}': {instead}")
-    own = [
-        key for key in known if key.partition(".")[0] == name.partition(".")[0]
-    ]  # of the section that is named
-    theirs = [
-        key
-        for learner in learners_of(name, SECTIONS[0])
-        if (key := translate_sb3_name(name, learner)) in known
-    ]
-    near = (
-        theirs
-        or same
-        or begun
-        or alike(name, own, 3)
-        or alike(name, known, 3)
-        or [
-            key
-            for key in known
-            if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)
-        ]
-    )
-    hint = f"; did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
-    raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")
+    same = [key for key in known if last_part(key) == name]
+    if same and (len(same) == 1 or all(known[key].section in SECTIONS for key in same)):
+        return known[same[0]]  # of several learners' that of the default one
+    near = " or ".join(keys_named(name))
+    said = f"; did you mean {near}?" if near else ""
+    said = said or explain_unknown(name, known, SECTIONS[0], RunConfig)
+    raise ConfigError(f"no key is called '{name}'{said} (all keys: jaxtrade config keys)")
 
 
 def page_of(name: str) -> str:

@@ -21,9 +21,10 @@ from jaxtrade.cli import (
 )
 from jaxtrade.cli.flags import AGENTS, COMMON, SEED, add_commands, add_flags, name_flag
 from jaxtrade.cli.shared import ADVISOR, DATA, MODULES, QUIET, TOLERANCE, TRUST
+from jaxtrade.config.faults import last_part
 from jaxtrade.config.learners import LEARNER, SECTIONS
-from jaxtrade.config.load import all_keys
-from jaxtrade.config.sb3 import INSTEAD, translate_sb3_name
+from jaxtrade.config.load import keys_named
+from jaxtrade.config.sb3 import INSTEAD
 from jaxtrade.runs.distributed import HEARTBEAT_S, JOIN_S
 from jaxtrade.text import did_you_mean
 from jaxtrade.version import __version__
@@ -44,16 +45,9 @@ def key_of_flag(flag: str) -> str:
     name = flag.removeprefix("--").replace("-", "_")
     if name in INSTEAD:
         return f"; {flag}: {INSTEAD[name]}"
-    theirs = [key for learner in SECTIONS if (key := translate_sb3_name(name, learner)) is not None]
-    found = list(
-        dict.fromkeys([*(key for key in all_keys() if key.rpartition(".")[2] == name), *theirs])
-    )
-    last = {key.rpartition(".")[2] for key in found}
-    if (
-        len(found) > 1
-        and len(last) == 1
-        and all(key.partition(".")[0] in SECTIONS for key in found)
-    ):
+    found = keys_named(name)
+    last = {last_part(key) for key in found}
+    if len(found) > 1 and len(last) == 1 and all(key.split(".")[0] in SECTIONS for key in found):
         found = [f"{LEARNER}.{last.pop()}"]
     return f"; set the key: --set {'=VALUE or --set '.join(found)}=VALUE" if found else ""
 

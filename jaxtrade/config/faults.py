@@ -45,26 +45,25 @@ class Suggestion(NamedTuple):
     algorithm: str | None = None
     foreign: bool = False
 
-    @property
-    def needs(self) -> str:
-        """What the key needs besides its value, as words of a message, or nothing."""
-        return f" with algorithm={self.algorithm}" if self.algorithm else ""
+
+def last_part(key: str) -> str:
+    """Return the name of a dotted key without its sections."""
+    return key.rpartition(".")[2]
 
 
-def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
-    """List the known words that `word` resembles, the nearest first.
+def alike(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word that `word` resembles most.
 
     Capital letters count as small ones. Of dotted keys the last parts must resemble each other too:
-    the same section alone is no likeness.
+    the same section alone is no likeness. A word without a section is compared with them alone.
     """
-    names = {name.lower(): name for name in reversed(list(known))}
     word = word.lower()
-    own = word.rpartition(".")[2]
-    return [
-        names[name]
-        for name in difflib.get_close_matches(word, list(names), n=most, cutoff=LIKE)
-        if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE
-    ]
+    part = str if "." in word else last_part
+    names = {part(name).lower(): name for name in reversed(list(known))}
+    for near in difflib.get_close_matches(word, names, n=5, cutoff=LIKE):
+        if difflib.SequenceMatcher(None, last_part(near), last_part(word)).ratio() >= LIKE:
+            return names[near]
+    return None
 
 
 def same_name(word: str, known: Iterable[str]) -> str | None:
@@ -72,7 +71,7 @@ def same_name(word: str, known: Iterable[str]) -> str | None:
 
     Returns the first one, or for a word without a section the only one.
     """
-    same = [name for name in known if name.rpartition(".")[2] == word.rpartition(".")[2]]
+    same = [name for name in known if last_part(name) == last_part(word)]
     return same[0] if len(same) == 1 or (same and "." in word) else None
 
 
@@ -82,7 +81,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     It is the known one that the word resembles, or nothing.
     """
     known = list(known)
-    near = same_name(word, known) or next(iter(alike(word, known)), None)
+    near = same_name(word, known) or alike(word, known)
     return f"; did you mean '{near}'?" if near else ""
 
 
@@ -99,14 +98,14 @@ def suggest_key(key: str, known: Iterable[str], algorithm: str) -> Suggestion | 
             return Suggestion(
                 found,
                 _find_learner(found, algorithm),
-                found.rpartition(".")[2] != key.rpartition(".")[2],
+                last_part(found) != last_part(key),
             )
         if found := same_name(key, names):
             return Suggestion(found, _find_learner(found, algorithm))
     owners = owners_of(key, known)
     if owners:
-        return Suggestion(f"{algorithm}.{key.rpartition('.')[2]}") if algorithm in owners else None
-    near = next((near[0] for names in own.values() if (near := alike(key, names))), None)
+        return Suggestion(f"{algorithm}.{last_part(key)}") if algorithm in owners else None
+    near = next((near for names in own.values() if (near := alike(key, names))), None)
     return Suggestion(near, _find_learner(near, algorithm)) if near else None
 
 
@@ -129,24 +128,24 @@ def learners_of(key: str, algorithm: str) -> list[str]:
     return [section] if section in SECTIONS else [algorithm, *others]
 
 
-def hint(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
-    """Return the end of a message about an unknown key: what is meant, or nothing.
+def explain_unknown(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
+    """Return the end of a message about an unknown key: what is meant, or to use, or nothing.
 
     model: what declares the known keys.
     """
+    if key in MOVED:
+        return f": it is {MOVED[key]} now"
+    if instead := NO_KEYS.get(key) or INSTEAD.get(last_part(key)):
+        return f": {instead}"
     known = list(known)
     if algorithm not in SECTIONS:  # keys of all learners are accepted
         return suggest(key, known)
-    found = suggest_key(key, known, algorithm)
-    if not found:
-        owners = owners_of(key, known)
-        return (
-            f": it is a key of {' and '.join(owners)}, and algorithm is {algorithm}"
-            if owners
-            else ""
-        )
-    means = f" ({explain_key(found.key, model)})" if found.foreign else ""
-    return f"; did you mean '{found.key}'{means}{found.needs}?"
+    if found := suggest_key(key, known, algorithm):
+        means = f" ({explain_key(found.key, model)})" if found.foreign else ""
+        needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
+        return f"; did you mean '{found.key}'{means}{needs}?"
+    owners = " and ".join(owners_of(key, known))
+    return f": it is a key of {owners}, and algorithm is {algorithm}" if owners else ""
 
 
 def owners_of(key: str, known: Iterable[str]) -> list[str]:
@@ -361,47 +360,22 @@ def _kind(value: Any) -> str:
 
 def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     known = keys_of(model)
-    same = [key for key in known if key.rpartition(".")[2] == name]
-    if algorithm in SECTIONS and not set(same) & set(drop_unused_learners(known, algorithm)):
-        _refuse_sb3_name(name, known, model, algorithm)
-    if len(same) == 1:
-        return same[0]
-    own = f"{algorithm}.{name}"
-    if own in same and all(key.rpartition(".")[0] in SECTIONS for key in same):
-        return own
-    if same:
-        *most, last = (key.rpartition(".")[0] for key in same)
-        section = most[0]
-        raise ConfigError(
-            f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
-            f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']"
-        )
-    own = drop_unused_learners(known, algorithm)
-    names = list(dict.fromkeys(key.rpartition(".")[2] for key in own))
-    near = alike(name, names, 1)
-    if not near:
-        raise ConfigError(
-            f"{name}=...: unknown key '{name}'; `jaxtrade config keys` lists the keys"
-        )
-    where = [key for key in own if key.rpartition(".")[2] == near[0]]
+    same = [key for key in known if last_part(key) == name]
+    own = drop_unused_learners(same, algorithm)
+    if not own and algorithm in SECTIONS and translate_sb3_name(name, algorithm):
+        same = []  # the chosen learner calls it otherwise
+    found = own or same
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        said = explain_unknown(name, known, algorithm, model)
+        said = said or "; `jaxtrade config keys` lists the keys"
+        raise ConfigError(f"{name}=...: unknown key '{name}'{said}")
+    *most, last = (key.rpartition(".")[0] for key in found)
     raise ConfigError(
-        f"{name}=...: unknown key '{name}'; did you mean '{near[0]}' ({' or '.join(where)})?"
+        f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
+        f"one, e.g. {most[0]}={{'{name}': ...}} or set=['{most[0]}.{name}=...']"
     )
-
-
-def _refuse_sb3_name(name: str, known: list[str], model: type[BaseModel], algorithm: str) -> None:
-    """Raise ConfigError for a name that only Stable-Baselines3 has, with what stands for it."""
-    if name in INSTEAD:
-        raise ConfigError(f"{name}=...: unknown key '{name}': {INSTEAD[name]}")
-    found = suggest_key(name, known, algorithm)
-    if found and found.foreign:
-        last = found.key.rpartition(".")[2]
-        own = drop_unused_learners(known, found.algorithm or algorithm)
-        alone = [key for key in own if key.rpartition(".")[2] == last] == [found.key]
-        raise ConfigError(
-            f"{name}=...: unknown key '{name}'; did you mean '{last if alone else found.key}' "
-            f"({found.key}: {explain_key(found.key, model)}){found.needs}?"
-        )
 
 
 # --- What is wrong with the values of a configuration: pydantic's findings as lines for people, each
@@ -473,17 +447,12 @@ def _unknown(
         key = (
             f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
         )
-    if key in MOVED:
-        return key, f"unknown key '{key}': it is {MOVED[key]} now"
-    if instead := NO_KEYS.get(key) or INSTEAD.get(key.rpartition(".")[2]):
-        return key, f"unknown key '{key}': {instead}"
-    known, section = _expand_key(known, key), key.rpartition(".")[0]
-    said = hint(key, known, algorithm, model)
-    if "did you mean" in said:
+    known = _expand_key(known, key)
+    said = explain_unknown(key, known, algorithm, model)
+    owned = owners_of(key, known)  # the keys of a learner that is not chosen would be refused
+    if said and (said[-1] == "?" or not owned):
         return key, f"unknown key '{key}'{said}"
-    section = (
-        algorithm if said else section
-    )  # the keys of a learner that is not chosen would be refused
+    section = algorithm if owned else key.rpartition(".")[0]
     siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(
         model.model_fields
     )

@@ -29,12 +29,14 @@ from jaxtrade.config.faults import (
     explain_object,
     faults_of,
     flatten_settings,
+    last_part,
     sections_of,
     suggest,
 )
-from jaxtrade.config.learners import chosen_key, find_rising_rate
+from jaxtrade.config.learners import SECTIONS, chosen_key, find_rising_rate
 from jaxtrade.config.market import PLACES
 from jaxtrade.config.run import RunConfig
+from jaxtrade.config.sb3 import translate_sb3_name
 from jaxtrade.config.sweep import SweepConfig, settings_of
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
@@ -595,6 +597,13 @@ def all_keys() -> dict[str, ConfigKey]:
         )
         for name, part, value in _leaves(schema, schema, defaults)
     }
+
+
+def keys_named(name: str) -> list[str]:
+    """List the keys whose last part is a name, or that stand for it in Stable-Baselines3."""
+    same = [key for key in all_keys() if last_part(key) == name]
+    theirs = [translate_sb3_name(name, learner) for learner in SECTIONS]
+    return list(dict.fromkeys([*same, *filter(None, theirs)]))
 
 
 @functools.cache

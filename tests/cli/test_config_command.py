@@ -127,7 +127,7 @@ def test_changed_keys_alone(capsys):
         (["show", "curriculum"], "curriculum: "),
         (["show", "nowhere"], "no such file"),
         (["show", "--set", "ppo.gama=1"], "'ppo.gamma'"),
-        (["explain", "ppo.gama"], "mean ppo.gamma?"),
+        (["explain", "ppo.gama"], "'ppo.gamma'"),
         (["explain", "kind"], "sampler.kind or network.kind or "),
         (["explain", "ppo.num_envs"], "rollout.num_envs now"),
         (["explain", "xyzzy"], "'xyzzy'"),
