@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.config import Changes, RunConfig, changed_config
+from jaxtrade.config import Changes, RunConfig, changed_config, make_config
+from jaxtrade.config.sweep import flat
 from jaxtrade.data.members import member_configs
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import FOLDER
@@ -28,7 +29,6 @@ from jaxtrade.interop.jules_config import (
     KeyFate,
     choose_actions,
     convert_config,
-    flatten,
     folder,
     nest_keys,
     number_of_envs,
@@ -108,7 +108,7 @@ def build_vec_env(
     names = symbols if isinstance(symbols, str) else list(symbols)
     chosen = given.values | places | markets_of(names) | number_of_envs(n_envs)
     chosen |= choose_actions(chosen)
-    made = changed_config(changed_config(RunConfig(), nested_changes(chosen)), changes)
+    made = changed_config(make_config(nest_keys(chosen), "config"), changes)
     try:
         for member in member_configs(made):  # a file for each symbol, and contracts of these names
             check_names(member)
@@ -123,22 +123,13 @@ def build_vec_env(
 def _names_task(changes: Changes) -> bool:
     """Return whether changes choose a task that has no target positions."""
     if isinstance(changes, Mapping):
-        pairs = list(flatten(changes))
+        pairs = list(flat(changes))
     else:
         pairs = [
             (key.strip(), value.strip())
             for key, _, value in (each.partition("=") for each in changes)
         ]
     return any(key == "env.task" and value != TARGETS[key] for key, value in pairs)
-
-
-def nested_changes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Group dotted keys into whole sections, so that keys that need each other are set together."""
-    return {
-        f"{section}.{key}" if isinstance(inner, dict) else section: value
-        for section, inner in nest_keys(values).items()
-        for key, value in (inner.items() if isinstance(inner, dict) else [("", inner)])
-    }
 
 
 def _explain(fates: Sequence[KeyFate]) -> None:
@@ -163,14 +154,8 @@ def get_optimal_n_envs(
     Measures it now, which compiles a few programs. Arguments as `build_vec_env`. Raises
     ConfigError, DataError, OutOfMemoryError.
     """
-    return _measure_num_envs(
-        build_vec_env(
-            symbols, data_dir, {"algorithm": "PPO"} if config is None else config, set=set
-        )
-    )
-
-
-def _measure_num_envs(env: VectorizedEnv) -> int:
+    given = {"algorithm": "PPO"} if config is None else config
+    env = build_vec_env(symbols, data_dir, given, set=set)
     return prepare_sized(env.config, Screen()).setup.config.rollout.num_envs
 
 

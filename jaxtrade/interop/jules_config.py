@@ -17,6 +17,7 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.faults import suggest
 from jaxtrade.config.sb3 import PARAMETERS
+from jaxtrade.config.sweep import flat
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.env.reward_presets import REWARDS
@@ -112,7 +113,7 @@ def convert_config(
     Raises ConfigFaultsError naming every unknown key, with a suggestion, and every value that
     cannot be used.
     """
-    given = dict(flatten(values))
+    given = dict(flat(values))
     targets = targets and (given.get(ACTIONS) == "discrete" or COST in given)
     faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[KeyFate]()
     try:
@@ -174,16 +175,6 @@ def choose_actions(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the kind of actions for target positions in more symbols than have a product."""
     many = len(values.get("data.markets") or ()) > MOST_PRODUCT
     return {"allocate.actions": "increment"} if many and TARGETS.items() <= values.items() else {}
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted key and the value of every entry of nested sections."""
-    for name, value in values.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{key}.")
-        else:
-            yield key, value
 
 
 def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -4,6 +4,7 @@ keys.
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,7 +100,13 @@ def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here):
 
 
 def test_the_recommended_number_is_measured(here, monkeypatch):
-    monkeypatch.setattr(jules, "_measure_num_envs", lambda env: len(env.symbols) * 64)
+    def measure(config, *_):
+        envs = 64 * len(config.data.markets)
+        return SimpleNamespace(
+            setup=SimpleNamespace(config=config.replace(rollout={"num_envs": envs}))
+        )
+
+    monkeypatch.setattr(jules, "prepare_sized", measure)
     assert get_optimal_n_envs(["EURUSD", "GBPUSD"]) == 128
     agent = TrainerAgent({"algorithm": "PPO"})
     assert agent.get_recommended_n_envs(list(SYMBOLS), Path("data/forex")) == 256
