@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jaxtrade.advisor.host.registry import check_kind as known
+from jaxtrade.advisor.host.registry import reads_future as known_to_read
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import nearest
+from jaxtrade.config.service import parts_of
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 NONE = "none"
@@ -98,7 +100,7 @@ def _check_fusion(fusion: str) -> None:
 
 def check_kind(kind: str) -> None:
     """Check a kind. Raises ConfigError where it does not exist or its answers take time."""
-    head = innermost(kind).partition(":")[0]
+    head = parts_of(kind)[-1].partition(":")[0]
     if head in _SLOW:
         raise ConfigError(
             f"--kinds {kind}: its answers take time; ask once with 'jaxtrade advise precompute' and give "
@@ -111,7 +113,7 @@ def check_kind(kind: str) -> None:
         turn_skill(kind)
     elif head == "mock":
         takes(kind)  # the names; then the numbers of the innermost mock
-        known(innermost(kind))
+        known(parts_of(kind)[-1])
 
 
 def turn_skill(kind: str) -> str:
@@ -125,15 +127,6 @@ def turn_skill(kind: str) -> str:
             f"--kinds {kind}: expected turn:Q with Q from 0 to 1, as turn:0.7"
         ) from None
     return number
-
-
-def innermost(kind: str) -> str:
-    """Return the innermost backend of a kind.
-
-    It is mock:skilled:0.6 for mock:delayed:5/mock:skilled:0.6.
-    """
-    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
-    return innermost(other) if other else own
 
 
 def is_placebo(kind: str) -> bool:
@@ -167,10 +160,7 @@ def reads_future(kind: str) -> bool:
     A placebo does not count: its answers belong to other bars, so they do not predict the future of
     their own.
     """
-    inner = innermost(kind)
-    return not is_placebo(kind) and (
-        kind.partition(":")[0] == "turn" or (inner.startswith("mock:") and "future" in takes(inner))
-    )
+    return not is_placebo(kind) and (kind.partition(":")[0] == "turn" or known_to_read(kind))
 
 
 def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
@@ -202,4 +192,4 @@ def is_real(kind: str) -> bool:
 
     Mocks and rules are not real.
     """
-    return innermost(kind).partition(":")[0] in ("table", "recorded")
+    return parts_of(kind)[-1].partition(":")[0] in ("table", "recorded")

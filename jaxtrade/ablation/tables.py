@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.ablation.kinds import NONE, innermost, placebo_file, reads_future, turn_skill
-from jaxtrade.advisor.compose import ask_all, backend_of
+from jaxtrade.ablation.kinds import NONE, placebo_file, reads_future, turn_skill
+from jaxtrade.advisor.compose import ask_all, backend_of, table_reads_future
 from jaxtrade.advisor.host.mocks import Permuted, Shifted
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.advisor.questions import QuestionBook, followed_of, make_book
 from jaxtrade.advisor.table import COLUMNS, directions, load_table
 from jaxtrade.config import RunConfig
+from jaxtrade.config.service import parts_of
 from jaxtrade.data.market import Market
 from jaxtrade.text import Log, discard_line
 
@@ -81,7 +82,7 @@ def make_tables(
                 kind,
                 snapshot.bars,
                 snapshot.rows,
-                uses_future=_snapshot_reads_future(snapshot.manifest),
+                uses_future=table_reads_future(snapshot.manifest),
             )
         elif (file := placebo_file(kind)) is not None:
             table = KindTable(kind, *_shift_rows(kind, file, config, market, book, followed))
@@ -89,13 +90,6 @@ def make_tables(
             table = KindTable(kind, *of(kind))
         tables.append(table._replace(uses_future=table.uses_future or reads_future(kind)))
     return Answers(tables, followed, book.askable)
-
-
-def _snapshot_reads_future(manifest: Mapping[str, Any]) -> bool:
-    """Return whether a snapshot's answers come from a mock that read the future."""
-    return reads_future(str(manifest.get("advisor", ""))) or any(
-        name.endswith("future") for name in manifest.get("identity", {})
-    )
 
 
 def _ask(
@@ -117,7 +111,7 @@ def _ask(
     backend = backend_of(
         config.model_copy(update={"advisor": advisor}), market, book, followed, log
     )
-    asked = _Numbers(*book) if innermost(kind).startswith("mock:") else book
+    asked = _Numbers(*book) if parts_of(kind)[-1].startswith("mock:") else book
     try:
         return ask_all(backend, asked, np.flatnonzero(book.askable), log)
     finally:

@@ -9,7 +9,8 @@ those that look for harm. G2 and G5 look for a gain and fail then; G5 goes by me
 
 import numpy as np
 
-from jaxtrade.ablation.kinds import NONE, innermost, is_placebo
+from jaxtrade.ablation.kinds import NONE, is_placebo
+from jaxtrade.config.service import parts_of
 from jaxtrade.evaluation.statistics import MIN_DAYS, compare
 
 SIGMAS = 5.0  # how far the oracle must be above no advice
@@ -73,7 +74,7 @@ def g3_late_or_rare(ablation, fusion):
         families = {}
         for kind in ablation.kinds:
             own, _, other = kind.partition("/")
-            if other and innermost(kind) != own and own.startswith(name):
+            if other and parts_of(kind)[-1] != own and own.startswith(name):
                 families.setdefault(other, []).append(kind)
         for other, kinds in families.items():
             rising = sorted(kinds, key=number_of, reverse=sooner_is_lower)
