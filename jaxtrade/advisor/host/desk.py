@@ -20,7 +20,6 @@ waits at exit for threads that hang.
 from __future__ import annotations
 
 import bisect
-import enum
 import math
 import queue
 import random
@@ -253,34 +252,7 @@ class WorkerPool:
         return Finished(job, answer, self.clock() - began, fault, died)
 
 
-class State(enum.Enum):
-    """Where a question stands.
-
-    ABSENT: never submitted, or dropped because the queue was full.
-
-    FAILED (after a while) and EXPIRED questions may be sent again. DONE and POISONED ones are never
-    sent again in this run.
-    """
-
-    ABSENT = "absent"
-    QUEUED = "queued"
-    IN_FLIGHT = "in flight"
-    DONE = "done"
-    FAILED = "failed"
-    EXPIRED = "expired"
-    POISONED = "poisoned"
-
-
-# What each count of `ServiceCounts` makes of a settled question.
-_SETTLED = {
-    "done": State.DONE,
-    "cache_hit": State.DONE,
-    "failed": State.FAILED,
-    "dropped": State.FAILED,
-    "poisoned": State.POISONED,
-}
 _RANK = attrgetter("rank")
-_FOR_GOOD = {state: (state, math.inf) for state in State}  # shared by hundreds of thousands of keys
 
 
 @dataclass(eq=False)
@@ -301,8 +273,8 @@ class QuestionQueue:
         self._waiting: dict[QuestionKey, Entry] = {}
         self._ranked: list[Entry] = []  # the same by rank, so that the last is sent first
         self._flying: dict[QuestionKey, Entry] = {}
-        # The state, and the time from which it may be sent again.
-        self._settled: dict[QuestionKey, tuple[State, float]] = {}
+        # How it ended, and the time from which it may be sent again.
+        self._settled: dict[QuestionKey, tuple[str, float]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -312,13 +284,18 @@ class QuestionQueue:
         """The number of questions that have been sent and not answered."""
         return len(self._flying)
 
-    def state(self, key: QuestionKey) -> State:
-        """Return where the question `key` stands."""
+    def state(self, key: QuestionKey) -> str:
+        """Return where the question `key` stands.
+
+        It is `absent` (never submitted, or dropped because the queue was full), `queued`, `in
+        flight`, or the count of `ServiceCounts` that it ended in. Failed and dropped (after a
+        while) and expired questions may be sent again, all others never again in this run.
+        """
         if key in self._waiting:
-            return State.QUEUED
+            return "queued"
         if key in self._flying:
-            return State.IN_FLIGHT
-        return self._settled.get(key, (State.ABSENT, 0.0))[0]
+            return "in flight"
+        return self._settled.get(key, ("absent", 0.0))[0]
 
     # --- submissions -------------------------------------------------------------------------------------------------
 
@@ -333,7 +310,7 @@ class QuestionQueue:
             if entry.chunk > self._chunk - self.ttl:
                 break
             self._leave(entry)
-            self._settled[entry.key] = (State.EXPIRED, -math.inf)
+            self._settled[entry.key] = ("expired", -math.inf)
             self.counts.expired += 1
 
     def submit(self, question: Question, priority: float, now: float) -> None:
@@ -418,18 +395,17 @@ class QuestionQueue:
         """Close a question, waiting or in flight. It is not sent again before `until`.
 
         Args:
-            count: one of `_SETTLED`.
+            count: the count of `ServiceCounts` that it is added to.
         """
         if not self._flying.pop(entry.key, None):
             self._leave(entry)
-        state = _SETTLED[count]
-        self._settled[entry.key] = _FOR_GOOD[state] if until == math.inf else (state, until)
+        self._settled[entry.key] = (count, until)
         setattr(self.counts, count, getattr(self.counts, count) + 1)
 
     def forgive(self, key: QuestionKey) -> None:
         """Let a failed question be submitted again at once, because its answer is now cached."""
-        if self.state(key) is State.FAILED:
-            self._settled[key] = (State.FAILED, -math.inf)
+        if self.state(key) in ("failed", "dropped"):
+            del self._settled[key]
 
 
 _LOOK_UPS = 256  # cache look-ups in one turn
