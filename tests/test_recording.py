@@ -127,6 +127,6 @@ def test_reports_are_compared_but_for_what_names_the_run(tmp_path):
     other = reported(tmp_path / "c", 2.5, "x\n1\n2\n", "c1")
     figures, trades = report_differences(one, other)
     assert not missing(figures, "evaluation.json", "agents.greedy.net", "1.5", "2.5")
-    assert not missing(trades, "trades.csv", "line 3", "''", "'2'")
+    assert not missing(trades, "trades.csv", "line 3", "None", "'2'")
     (other / "evaluation" / "test" / "trades.csv").unlink()
     assert not missing(report_differences(one, other)[-1], "trades.csv: missing", other)

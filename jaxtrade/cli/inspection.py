@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ from jaxtrade.cli.ask import HIT, MISS, UNSCORED, labels_of, outcome
 from jaxtrade.cli.flags import columns, table
 from jaxtrade.cli.shared import say
 from jaxtrade.config import AdvisorConfig, RunConfig, make_config
+from jaxtrade.config.sweep import flat
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError, StorageError
 from jaxtrade.evaluation.test_set_history import PREFIX
@@ -462,16 +462,9 @@ def state_differences(one: Path, other: Path) -> list[str]:
         saved = checkpoint.list_checkpoints(path / "checkpoints")
         if not saved:
             raise ConfigError(f"{path}: holds no checkpoint")
-        states.append(read_arrays(saved[-1][1] / "state.npz"))
-    one_state, other_state = states
-    same = {
-        name
-        for name in one_state.keys() & other_state.keys()
-        if (one_state[name].dtype, one_state[name].shape)
-        == (other_state[name].dtype, other_state[name].shape)
-        and one_state[name].tobytes() == other_state[name].tobytes()
-    }
-    return sorted((one_state.keys() | other_state.keys()) - same)
+        arrays = read_arrays(saved[-1][1] / "state.npz")
+        states.append({name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()})
+    return _unequal(*states)
 
 
 def report_differences(one: Path, other: Path) -> list[str]:
@@ -480,56 +473,39 @@ def report_differences(one: Path, other: Path) -> list[str]:
     They are `summary.json`, and the reports of each split that `other` has evaluated. Left out are
     plots, times, and what names the run itself.
     """
-    found = [*_json_differences(one, other, Path(SUMMARY))]
-    for split in sorted(
-        folder.name for folder in (other / EVALUATION).iterdir() if folder.is_dir()
-    ):
-        names = {
-            file.relative_to(run)
-            for run in (one, other)
-            for file in (run / EVALUATION / split).rglob("*")
-            if file.suffix in _TEXTS and file.name != digests.FILE
-        }
-        for name in sorted(names):
-            found += _file_differences(one, other, name)
+    names = {
+        file.relative_to(run)
+        for split in (other / EVALUATION).iterdir()
+        for run in (one, other)
+        for file in (run / EVALUATION / split.name).rglob("*")
+        if file.suffix in _TEXTS and file.name != digests.FILE
+    }
+    found = list[str]()
+    for name in (Path(SUMMARY), *sorted(names)):
+        if missing := [run for run in (one, other) if not (run / name).is_file()]:
+            found.append(f"{name}: missing in {missing[0]}")
+            continue
+        first, second = (_places(run / name) for run in (one, other))
+        found += [
+            f"{name}, {place}: {first.get(place)!r} and {second.get(place)!r}"
+            for place in _unequal(first, second)
+        ]
     return found
 
 
-def _file_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
-    missing = [run for run in (one, other) if not (run / name).is_file()]
-    if missing:
-        yield f"{name}: missing in {missing[0]}"
-    elif name.suffix == ".json":
-        yield from _json_differences(one, other, name)
-    else:
-        lines = [
-            [
-                line
-                for line in (run / name).read_text(encoding="utf-8").splitlines()
-                if not line.startswith(PREFIX)
-            ]
-            for run in (one, other)
-        ]
-        for number, (a, b) in enumerate(zip_longest(*lines, fillvalue=""), 1):
-            if a != b:
-                yield f"{name}, line {number}: {a!r} and {b!r}"
+def _places(file: Path) -> dict[str, Any]:
+    """Map the places of a result, keys of JSON or lines of a text, to what stands there."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".json":
+        keys = flat({"": json.loads(text)})
+        return {key[1:]: value for key, value in keys if _OWN.isdisjoint(key.split("."))}
+    lines = (line for line in text.splitlines() if not line.startswith(PREFIX))
+    return {f"line {number}": line for number, line in enumerate(lines, 1)}
 
 
-def _json_differences(one: Path, other: Path, name: Path) -> Iterator[str]:
-    first, second = (json.loads((run / name).read_text(encoding="utf-8")) for run in (one, other))
-    yield from (f"{name}, {key}: {a!r} and {b!r}" for key, a, b in _unequal(first, second, ""))
-
-
-def _unequal(one: Any, other: Any, key: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (key, value, value) of each difference between two JSON values.
-
-    Mappings are compared key by key.
-    """
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in sorted((one.keys() | other.keys()) - _OWN):
-            yield from _unequal(one.get(name), other.get(name), f"{key}.{name}".removeprefix("."))
-    elif one != other:
-        yield key, one, other
+def _unequal(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """List the names in either mapping whose values differ."""
+    return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
 _MOST_LINES = 20  # differences that are printed
