@@ -17,9 +17,11 @@ import reprlib
 import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.config.base import UNITS
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
@@ -132,11 +134,10 @@ def table(
     ]
 
 
-SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 MOST_DIGITS = 40  # of a number on a command line
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = MOST_DIGITS
-_COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmgb]?)", re.IGNORECASE)
+_COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?(?:e\+?[0-9]{1,2})?)([kmgb]?)", re.IGNORECASE)
 
 
 # Flag -> the configuration key that it is short for.
@@ -171,22 +172,12 @@ def count(text: str) -> int:
             f"{_SHORT.repr(text)} is not a whole number of at least 1, such as 8, "
             "1000000, 1M, 250k or 1e6"
         )
-    digits, power, suffix = found.groups()
-    whole, _, share = digits.replace("_", "").replace(",", "").partition(".")
-    # Integers throughout: a float would round large counts.
-    scale = 10 ** int(power or 0) * SUFFIXES[suffix.lower()]
-    value, rest = divmod(int(whole + share) * scale, 10 ** len(share))
-    if rest or value < 1:
+    digits, suffix = found.groups()
+    # A fraction is exact: a float would round large counts.
+    value = Fraction(re.sub("[_,]", "", digits)) * UNITS.get(suffix.lower(), 1)
+    if value.denominator > 1 or value < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
-    return value
-
-
-def devices(text: str) -> int:
-    """Parse a count, for argparse. Raises ArgumentTypeError for any other text."""
-    try:
-        return count(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; or all, or auto") from None
+    return int(value)
 
 
 def whole(text: str) -> int:
@@ -201,13 +192,22 @@ def whole(text: str) -> int:
 
 # What a flag's value is in `add_flags` -> the function that reads it.
 KINDS: dict[str, Callable[[str], Any]] = {
-    each.__name__: each for each in (int, float, Path, count, devices, whole)
+    each.__name__: each for each in (int, float, Path, count, whole)
 }
 
 
 def _reads(read: Callable[[str], Any], words: Sequence[str]) -> Callable[[str], Any]:
     """Extend the function to take some words as they are."""
-    return (lambda text: text if text in words else read(text)) if words else read
+
+    def read_either(text: str) -> Any:
+        if text in words:
+            return text
+        try:
+            return read(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{error}; or {', or '.join(words)}") from None
+
+    return read_either if words else read
 
 
 SEED = "--seed N : whole  seed of everything random (key seed)"

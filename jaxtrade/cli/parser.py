@@ -181,7 +181,7 @@ TRAIN = (
     --perf  also print what was measured of the run: steps per second, seconds of compilation
         and of each phase, devices, bytes
     --perf-one  as --perf, and time one update with a single environment too, to compare
-    --devices N : devices or all or auto  devices to train on, or all that JAX sees; a CPU counts as N devices (key
+    --devices N : count or all or auto  devices to train on, or all that JAX sees; a CPU counts as N devices (key
         parallel.devices)
     --eager  compile nothing, which is very slow: to find a fault with print or a debugger
         (key compute.eager); each update is a chunk of its own
