@@ -69,9 +69,9 @@ NO_ADVICE = {
     },
     Failure.SCHEMA: {
         "[]": "list",
-        text(v=True): "v True",
-        text(confidence="0.9"): "confidence '0.9'",
-        text(confidence=True): "confidence True",
+        text(v=True): "'v' = True",
+        text(confidence="0.9"): "'confidence' = '0.9'",
+        text(confidence=True): "'confidence' = True",
         text(confidence=-0.1): "confidence -0.1",
         text(confidence="85%"): "85%",
         text(horizon_bars=391): "391",

@@ -21,7 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import yaml
+from pydantic import Field
 
+from jaxtrade.config import validate
+from jaxtrade.config.base import Section
+from jaxtrade.errors import ConfigFaultsError
 from jaxtrade.text import Log, did_you_mean
 
 
@@ -215,7 +219,6 @@ ADVICE_SCHEMA: dict[str, Any] = yaml.safe_load(
 )
 SCHEMA_HASH = sha256_of(canonical(ADVICE_SCHEMA))
 _RULES = ADVICE_SCHEMA["properties"]
-VERSION: int = _RULES["v"]["enum"][0]
 MAX_BYTES = 64 * 1024  # of one answer's text
 MAX_DEPTH = 32  # of nested brackets; the schema itself needs 1
 MAX_REASON = 200  # characters that the schema asks for; more are ignored
@@ -226,11 +229,16 @@ DIRECTIONS: tuple[str, ...] = tuple(_RULES["direction"]["enum"])
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(("v", "horizon_bars"), ((int,), "an integer")),
-    **dict.fromkeys(("confidence", "risk"), ((int, float), "a number")),
-    **dict.fromkeys(("direction", "reason"), ((str,), "a string")),
-}
+
+class _Said(Section, frozen=True):
+    """The keys of `ADVICE_SCHEMA`; `advice_of` checks the ranges."""
+
+    v: int = Field(ge=1, le=1)
+    direction: str
+    confidence: float
+    risk: float
+    horizon_bars: int
+    reason: str
 
 
 REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
@@ -332,20 +340,12 @@ def _json_advice(text: str) -> tuple[Advice, str]:
     value = strict_json(text)
     if not isinstance(value, dict):
         raise FailedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
-    names = set(_RULES)
-    if missing := sorted(names - set(value)):
-        raise FailedError(Failure.SCHEMA, f"no key {missing[0]!r}")
-    if extra := sorted(set(value) - names):
-        raise FailedError(Failure.SCHEMA, f"unknown key {_format_detail(extra[0])}")
-    for name, (kinds, expected) in _TYPES.items():
-        if type(value[name]) not in kinds:  # not isinstance: a bool is also an instance of int
-            raise FailedError(
-                Failure.SCHEMA, f"{name} {_format_detail(value[name])}, expected {expected}"
-            )
-    if value["v"] != VERSION:
-        raise FailedError(Failure.SCHEMA, f"v {_format_detail(value['v'])}, expected {VERSION}")
-    names = ("direction", "confidence", "risk", "horizon_bars")
-    return advice_of(*(value[name] for name in names)), value["reason"]
+    try:
+        said = validate(_Said, value, "answer")
+    except ConfigFaultsError as error:
+        raise FailedError(Failure.SCHEMA, error.faults[0][1]) from None
+    advice = advice_of(said.direction, said.confidence, said.risk, said.horizon_bars)
+    return advice, said.reason
 
 
 def _format_detail(value: object) -> str:
