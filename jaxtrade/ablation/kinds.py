@@ -9,14 +9,16 @@ other             a value of `advisor.kind` that answers at once: rules, mock:KI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from jaxtrade.advisor.host.registry import check_kind as known
 from jaxtrade.advisor.host.registry import reads_future as known_to_read
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import nearest
 from jaxtrade.config.service import parts_of
-from jaxtrade.errors import ConfigError, ConfigFaultsError
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs.plan import run_all
 
 NONE = "none"
 TURN_SKILL = 0.6  # the Q of `turn` without a number; the same default as mock:skilled
@@ -58,7 +60,7 @@ def parse_kinds(text: str | None) -> tuple[str, ...]:
     kinds = tuple(
         dict.fromkeys((NONE, *(part.strip() for part in text.split(",") if part.strip())))
     )
-    _check_each(check_kind, kinds)
+    run_all([partial(check_kind, kind) for kind in kinds])
     if len(kinds) == 1:
         raise ConfigError(
             f"--kinds {text!r}: nothing to compare with {NONE!r}; name at least one advisor, as "
@@ -75,22 +77,10 @@ def parse_fusions(text: str | None) -> tuple[str, ...]:
     if text is None:
         return FUSIONS[:2]
     fusions = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    _check_each(_check_fusion, fusions)
+    run_all([partial(_check_fusion, fusion) for fusion in fusions])
     if not fusions:
         raise ConfigError(f"--fusions {text!r}: expected some of {', '.join(FUSIONS)}")
     return fusions
-
-
-def _check_each(check: Callable[[str], None], names: Sequence[str]) -> None:
-    """Check all names. Raises ConfigFaultsError with every fault."""
-    faults = []
-    for name in names:
-        try:
-            check(name)
-        except ConfigError as error:
-            faults.append(("", str(error)))
-    if faults:
-        raise ConfigFaultsError(faults)
 
 
 def _check_fusion(fusion: str) -> None:

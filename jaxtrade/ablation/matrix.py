@@ -108,9 +108,8 @@ def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
 
     `slots` adds advice to the observation, which changes the network.
     """
-    advisor = config.advisor.model_copy(update={"kind": "none", "fusion": fusion})
-    env = config.env.model_copy(update={"advice": config.env.advice or fusion == "slots"})
-    return config.model_copy(update={"advisor": advisor, "env": env})
+    advice = config.env.advice or fusion == "slots"
+    return config.replace(advisor={"kind": "none", "fusion": fusion}, env={"advice": advice})
 
 
 def make_learner(

@@ -107,10 +107,8 @@ def _ask(
         kind
     )  # advisor.options belong to the configured kind; other kinds get only those that they take
     options = {name: value for name, value in config.advisor.options.items() if name in known}
-    advisor = config.advisor.model_copy(update={"kind": kind, "options": options})
-    backend = backend_of(
-        config.model_copy(update={"advisor": advisor}), market, book, followed, log
-    )
+    config = config.replace(advisor={"kind": kind, "options": options})
+    backend = backend_of(config, market, book, followed, log)
     asked = _Numbers(*book) if parts_of(kind)[-1].startswith("mock:") else book
     try:
         return ask_all(backend, asked, np.flatnonzero(book.askable), log)
@@ -133,8 +131,8 @@ def _shift_rows(
     moves = (
         kind.removesuffix(f"table:{file}") + "mock:constant"
     )  # the same moves, of an advisor that needs no file
-    advisor = config.advisor.model_copy(update={"kind": moves, "options": {}})
-    wrapper = backend_of(config.model_copy(update={"advisor": advisor}), market, book, followed)
+    moved = config.replace(advisor={"kind": moves, "options": {}})
+    wrapper = backend_of(moved, market, book, followed)
     assert isinstance(wrapper, Shifted | Permuted)  # what `placebo_file` names
     kept = load_table(Path(file), market)
     asked = np.flatnonzero(book.askable).astype(np.int32)

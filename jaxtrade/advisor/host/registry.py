@@ -389,10 +389,8 @@ def members_of(config: RunConfig) -> tuple[RunConfig, ...]:
                 name: value for name, value in chosen.options.items() if name in takes(member.kind)
             }
         )
-        alone = chosen.model_copy(
-            update={"kind": member.kind, "options": {**known, **member.options}, "panel": ()}
-        )
-        found.append(config.model_copy(update={"advisor": alone}))
+        alone = {"kind": member.kind, "options": {**known, **member.options}, "panel": ()}
+        found.append(config.replace(advisor=alone))
     return tuple(found)
 
 
