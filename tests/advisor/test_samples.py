@@ -129,9 +129,9 @@ def test_the_identity_names_the_samples():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"samples": 0}, "samples = 0"),
+        ({"samples": 0}, "'samples' = 0"),
         ({"samples": 33, "temperature": 1.0}, "32"),
-        ({"samples": 2.0, "temperature": 1.0}, "samples = 2.0"),
+        ({"samples": 2.0, "temperature": 1.0}, "'samples' = 2.0"),
         ({"samples": 3}, "advisor.options.temperature"),
     ],
 )

@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, median_low
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtrade.advisor.host.blocks import record_of
 from jaxtrade.advisor.host.openai import OpenAIBackend
@@ -62,7 +62,6 @@ from jaxtrade.advisor.host.types import (
 from jaxtrade.config.base import FromZero, Section
 from jaxtrade.errors import ConfigError, DataError
 
-MOST = 32
 _NAMES = {0: "flat", 1: "long", -1: "short"}
 
 
@@ -147,26 +146,6 @@ def merge_answers(parts: Sequence[Answer], calls: int) -> Answer:
         prompt_tokens=sum(part.prompt_tokens for part in parts),
         completion_tokens=sum(part.completion_tokens for part in parts),
     )
-
-
-def check_samples(options: Mapping[str, Any]) -> int:
-    """Return the number of samples that the options of a server ask for; 1 by default.
-
-    Raises ConfigError.
-    """
-    samples, temperature = options.get("samples", 1), options.get("temperature", 0.0)
-    if type(samples) is not int or not 1 <= samples <= MOST:
-        raise ConfigError(
-            f"advisor.options.samples = {samples!r}: expected a whole number from 1 (one answer per "
-            f"question) to {MOST}"
-        )
-    if samples > 1 and temperature == 0:
-        raise ConfigError(
-            f"advisor.options.samples = {samples}: needs random answers, and advisor.options.temperature "
-            "= 0 gives the same one each time; set advisor.options.temperature=0.7, or null for the "
-            "server's own"
-        )
-    return samples
 
 
 STRONG, WEAK = 30.0, 20.0  # ADX

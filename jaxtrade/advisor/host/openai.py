@@ -28,10 +28,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from jaxtrade.advisor.host.replies import FORMS, Forms, Sampling, printable, read_reply
 from jaxtrade.advisor.host.types import (
@@ -164,6 +164,7 @@ class OpenAIOptions(Section, frozen=True):
     tokens_key: name of that limit in requests; newer models need `max_completion_tokens`.
     max_bytes: most bytes of a response.
     ca_file: PEM file of certificates to trust instead of the system's.
+    samples: answers that are asked for per question (`backends.SampledBackend`).
     """
 
     base_url: str
@@ -178,6 +179,16 @@ class OpenAIOptions(Section, frozen=True):
     tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     max_bytes: int = declare_bounds(256 * 1024, 1024, 2**24)
     ca_file: str | Path | None = None
+    samples: int = declare_bounds(1, 1, 32)
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        if self.samples > 1 and self.temperature == 0:
+            raise ValueError(
+                f"samples = {self.samples}: needs random answers, and temperature = 0 gives the same "
+                "one each time; set advisor.options.temperature=0.7, or null for the server's own"
+            )
+        return self
 
 
 class OpenAIBackend:

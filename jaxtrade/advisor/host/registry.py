@@ -22,7 +22,6 @@ from jaxtrade.advisor.host.backends import (
     RecordedBackend,
     RuleBackend,
     SampledBackend,
-    check_samples,
     read_recorded,
 )
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
@@ -30,7 +29,7 @@ from jaxtrade.advisor.host.types import (
     Backend,
     nearest,
 )
-from jaxtrade.config import RunConfig
+from jaxtrade.config import RunConfig, validate
 from jaxtrade.config.service import is_server, parts_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
@@ -146,9 +145,7 @@ def _make_backend(own: str, given: dict[str, Any]) -> Backend:
         return ADVISORS[head].make(rest, given)
     if is_server(own):
         _require("server", given, "model")
-        samples = check_samples(given)
-        given.pop("samples", None)
-        server = OpenAIBackend(base_url=own, **given)
+        server, samples = OpenAIBackend(base_url=own, **given), given.get("samples", 1)
         return SampledBackend(server, samples) if samples > 1 else server
     if head == "rules":
         return RuleBackend(**given)
@@ -187,7 +184,7 @@ def _check_one(own: str, given: dict[str, Any]) -> None:
         given: its options; `inner` is what it wraps.
     """
     if is_server(own):  # without a model, the server's only one is taken (`openai.with_model`)
-        check_samples(given)
+        validate(OpenAIOptions, {"model": "any", **given, "base_url": own}, "advisor.options")
         return
     if not own.startswith("mock:"):
         _make_backend(own, given)
@@ -209,7 +206,7 @@ def takes(kind: str) -> frozenset[str]:
     if head in ADVISORS:
         found = ADVISORS[head].takes
     elif is_server(own):
-        found = frozenset(OpenAIOptions.model_fields) - {"base_url"} | {"samples"}
+        found = frozenset(OpenAIOptions.model_fields) - {"base_url"}
     elif head == "mock":
         found = _mock_kind(own)[1].takes
     else:
