@@ -25,7 +25,7 @@ ON = ["shared.on=true", "train.num_seeds=4"]
         ([*ON, "env.fill=close", "env.mark=close"], ("env.fill=next_open",)),
         ([*ON, "stages.forced_start=0.5"], ("set stages.forced_start=0",)),
         ([*ON, "episode.max_steps=9"], ("set episode.max_steps=0",)),
-        ([*ON, "shared.decay=0.9995"], ("three decimals; write 1",)),
+        ([*ON, "shared.decay=0.9995"], ("multiple of 0.001",)),
         ([*ON, "shared.decay=1.5"], ("shared.decay",)),
         ([*ON, "shared.kappa=0.5"], ("shared.kappa",)),
         (

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from jaxtrade.config.base import FromOne, Section, Share, Widths, declare_bounds
+from jaxtrade.config.base import FromOne, Section, Widths, declare_bounds
 from jaxtrade.text import pairs
 
 TASK = "allocate"
@@ -40,9 +40,9 @@ class AllocateConfig(Section, frozen=True):
     """positions that orders may change in a session; 0: no limit"""
     gate: int = declare_bounds(1, 1, 100_000)
     """orders only at every so many bars of a session"""
-    cost_bp: float = declare_bounds(0.0, 0, 1000)
+    cost_bp: float = Field(default=0.0, ge=0, le=1000, multiple_of=0.01)
     """cost of a fill in basis points of its notional, at most two decimals"""
-    impact_bp: float = declare_bounds(0.0, 0, 1000)
+    impact_bp: float = Field(default=0.0, ge=0, le=1000, multiple_of=0.1)
     """cost in basis points of a fill with a notional of allocate.impact_base; it grows with the
     square root of the notional. At most one decimal
     """
@@ -50,19 +50,6 @@ class AllocateConfig(Section, frozen=True):
     """dollars; see allocate.impact_bp"""
     fee: float = declare_bounds(0.0, 0, 10_000)
     """dollars per fill, whatever its size"""
-
-    @model_validator(mode="after")
-    def _whole(self) -> AllocateConfig:
-        for key, value, parts in (
-            ("cost_bp", self.cost_bp, 100),
-            ("impact_bp", self.impact_bp, 10),
-        ):
-            if round(value * parts) / parts != value:
-                raise ValueError(
-                    f"allocate.{key} = {value}: at most {len(str(parts)) - 1} decimals; write "
-                    f"{round(value * parts) / parts:g}"
-                )
-        return self
 
 
 def check_allocate(config: Any) -> None:
@@ -167,19 +154,10 @@ class SharedConfig(Section, frozen=True):
     """thousandths of a tick, times the square root of the net contracts ordered at an open: what
     that open's fills move besides, against the net side
     """
-    decay: Share = 0.99
+    decay: float = Field(default=0.99, ge=0, le=1, multiple_of=1 / PARTS)
     """share of the price offset that is left after a bar, at most three decimals; 1: impact is
     permanent within a session
     """
-
-    @model_validator(mode="after")
-    def _whole(self) -> SharedConfig:
-        if round(self.decay * PARTS) / PARTS != self.decay:
-            raise ValueError(
-                f"shared.decay = {self.decay}: at most three decimals; write "
-                f"{round(self.decay * PARTS) / PARTS:g}"
-            )
-        return self
 
 
 def most_contracts(config: Any) -> int:

@@ -263,8 +263,8 @@ def values(**sections):
         ({"stages": {"forced_start": 0.5}}, "stages.forced_start=0.5"),
         ({"sampler": {"kind": "balanced"}}, "sampler: not with"),
         ({"allocate": {"size": [1, 2, 3]}}, "size has 3 numbers for 2"),
-        ({"allocate": {"cost_bp": 0.125}}, "at most 2 decimals"),
-        ({"allocate": {"impact_bp": 0.25}}, "at most 1 decimals"),
+        ({"allocate": {"cost_bp": 0.125}}, "multiple of 0.01"),
+        ({"allocate": {"impact_bp": 0.25}}, "multiple of 0.1"),
         (
             {"env": {"task": "manage"}, "allocate": {"gate": 2}},
             "need env.task=allocate",
