@@ -18,8 +18,8 @@ from functools import partial
 import yaml
 
 from jaxtrade import interrupt
-from jaxtrade.config.faults import suggest
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import did_you_mean
 
 from . import accelerator, catalogue, device, idle, table
 from .catalogue import Options
@@ -50,7 +50,7 @@ def request(**given):
     for name in told.names:
         if name not in catalogue.BENCHES:
             raise ConfigError(
-                f"no bench is called '{name}'{suggest(name, catalogue.BENCHES)} "
+                f"no bench is called '{name}'{did_you_mean(name, catalogue.BENCHES)} "
                 f"(benches: {', '.join(catalogue.BENCHES)})"
             )
     names = told.names or tuple(x for x in catalogue.BENCHES if x not in catalogue.BY_NAME)

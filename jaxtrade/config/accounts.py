@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.config.faults import suggest
 from jaxtrade.config.load import read_values, validate
 from jaxtrade.config.market import AccountConfig
 from jaxtrade.errors import ConfigError, ConfigFaultsError
-from jaxtrade.text import pairs
+from jaxtrade.text import did_you_mean, pairs
 
 LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off
 
@@ -114,7 +113,7 @@ def resolve_account(config: AccountConfig) -> AccountPreset:
     if config.preset not in PRESETS:
         raise ConfigError(
             f"account.preset: unknown preset '{config.preset}' (known: {', '.join(PRESETS)})"
-            f"{suggest(config.preset, PRESETS)}"
+            f"{did_you_mean(config.preset, PRESETS)}"
         )
     changes = _changes(config)
     faults = [
@@ -185,7 +184,7 @@ def read_account(name: str) -> AccountConfig:
         return AccountConfig(preset=name)
     if not name.endswith((".yaml", ".yml")):
         raise ConfigError(
-            f"--account {name}: no account preset has this name{suggest(name, PRESETS)} (jaxtrade list "
+            f"--account {name}: no account preset has this name{did_you_mean(name, PRESETS)} (jaxtrade list "
             "accounts); for other rules give a YAML file with account keys, such as 'drawdown: 2000'"
         )
     values = read_values(Path(name))

@@ -23,7 +23,7 @@ from jaxtrade.config.base import read_descriptions
 from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
 from jaxtrade.config.sb3 import INSTEAD, REMARKS, translate_sb3_name
 from jaxtrade.errors import ConfigError
-from jaxtrade.text import pairs
+from jaxtrade.text import did_you_mean, pairs
 
 # Which key an unknown name means: one that is spelt alike, or the key that Stable-Baselines3's name
 # stands for.
@@ -73,16 +73,6 @@ def same_name(word: str, known: Iterable[str]) -> str | None:
     """
     same = [name for name in known if last_part(name) == last_part(word)]
     return same[0] if len(same) == 1 or (same and "." in word) else None
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown word.
-
-    It is the known one that the word resembles, or nothing.
-    """
-    known = list(known)
-    near = same_name(word, known) or alike(word, known)
-    return f"; did you mean '{near}'?" if near else ""
 
 
 def suggest_key(key: str, known: Iterable[str], algorithm: str) -> Suggestion | None:
@@ -139,7 +129,7 @@ def explain_unknown(key: str, known: Iterable[str], algorithm: Any, model: type[
         return f": {instead}"
     known = list(known)
     if algorithm not in SECTIONS:  # keys of all learners are accepted
-        return suggest(key, known)
+        return did_you_mean(key, known)
     if found := suggest_key(key, known, algorithm):
         means = f" ({explain_key(found.key, model)})" if found.foreign else ""
         needs = f" with algorithm={found.algorithm}" if found.algorithm else ""

@@ -31,7 +31,6 @@ from jaxtrade.config.faults import (
     flatten_settings,
     last_part,
     sections_of,
-    suggest,
 )
 from jaxtrade.config.learners import SECTIONS, chosen_key, find_rising_rate
 from jaxtrade.config.market import PLACES
@@ -41,7 +40,7 @@ from jaxtrade.config.sweep import SweepConfig, settings_of
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.registry import import_parts
-from jaxtrade.text import pairs
+from jaxtrade.text import did_you_mean, pairs
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Values = Mapping[str, Any]  # nested plain values: section -> key -> value
@@ -112,7 +111,7 @@ def find_file(name: str, folder: str, what: str) -> Path:
     known = [path.stem for path in list_shipped(folder)]
     raise ConfigError(
         f"{what} '{name}': no such file, and no shipped {what} of that name "
-        f"(shipped: {', '.join(known)}){suggest(name, known)}"
+        f"(shipped: {', '.join(known)}){did_you_mean(name, known)}"
     )
 
 
@@ -547,6 +546,7 @@ _LIMITS = (
     ("exclusiveMinimum", "above"),
     ("maximum", "at most"),
     ("exclusiveMaximum", "below"),
+    ("multipleOf", "a multiple of"),
 )
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 # pydantic knows no type of these.

@@ -22,8 +22,8 @@ from jaxtrade.config.base import (
     declare_bounds,
     name_in,
 )
-from jaxtrade.config.faults import suggest
 from jaxtrade.parts import TASKS
+from jaxtrade.text import did_you_mean
 
 # What the keys of a symbol set (`data.markets`, `data.folder`, `data.per_market`) may say
 # together.
@@ -104,7 +104,7 @@ def _check_keys(data: Any, known: Collection[str]) -> None:
         if symbol not in data.markets:
             raise ValueError(
                 f"data.per_market.{symbol}: {symbol} is not in data.markets ({', '.join(data.markets)})"
-                f"{suggest(symbol, data.markets)}"
+                f"{did_you_mean(symbol, data.markets)}"
             )
         for key in keys:
             if key in OF_THE_SET:
@@ -114,7 +114,7 @@ def _check_keys(data: Any, known: Collection[str]) -> None:
             if key not in known:
                 raise ValueError(
                     f"data.per_market.{symbol}.{key}: the section data has no such key"
-                    f"{suggest(key, known)}"
+                    f"{did_you_mean(key, known)}"
                 )
 
 

@@ -24,9 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jaxtrade.config import DataConfig, RunConfig, find_file, name_config, read_values, validate
 from jaxtrade.config.base import NotNegative, Positive
-from jaxtrade.config.faults import suggest
 from jaxtrade.config.load import list_shipped
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import did_you_mean
 
 ZONE = "America/New_York"
 Kind = Literal["future", "fx", "equity"]
@@ -225,7 +225,7 @@ def unknown_market(where: str, symbol: str) -> ConfigError:
     where: the key or argument that names it.
     """
     others, name = shipped_contracts(), symbol.upper()
-    near = suggest(name, CONTRACTS)
+    near = did_you_mean(name, CONTRACTS)
     if name in others:
         near = f"; set data.contract={name} (--contract {name}; contract='{name}' in Python)"
     return ConfigError(

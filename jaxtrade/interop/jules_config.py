@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.config.accounts import PRESETS
-from jaxtrade.config.faults import suggest
 from jaxtrade.config.sb3 import PARAMETERS
 from jaxtrade.config.sweep import flat
 from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.errors import ConfigError, ConfigFaultsError
+from jaxtrade.text import did_you_mean
 
 _FILE = Path(__file__).with_name("jules_keys.yaml")
 KEYS: dict[str, Any] = parse_yaml(_FILE.read_text(encoding="utf-8"), _FILE.name)
@@ -193,7 +193,7 @@ def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
             f"algorithm = {name}: not supported; expected one of {', '.join(ALGORITHMS)}"
         )
     raise ConfigError(
-        f"algorithm = {name!r}: no learner has this name{suggest(str(name), ALGORITHMS)} (known: "
+        f"algorithm = {name!r}: no learner has this name{did_you_mean(str(name), ALGORITHMS)} (known: "
         f"{', '.join(ALGORITHMS)})"
     )
 
@@ -228,7 +228,7 @@ def _fate(key: str, given: Mapping[str, Any], learner: str, targets: bool) -> Ou
         *(f"{PARAMS}{each}" for each in PARAMETER_NAMES),
         *(known.removesuffix(".*") for _, known, _ in untaken),
     ]
-    raise ConfigError(f"unknown key '{key}'{suggest(key, names)}")
+    raise ConfigError(f"unknown key '{key}'{did_you_mean(key, names)}")
 
 
 def number_of_envs(value: Any) -> dict[str, Any]:
