@@ -89,7 +89,7 @@ ASK = (
     --at TIME  the bar: an ISO time, in the exchange's zone if it names none (the last bar
         closed then), or a bar's index (default: the last one in training that may be asked
         about)
-    --repeat N [1] : int  ask the same question N times (default: 1)
+    --repeat N [1] : count  ask the same question N times (default: 1)
     --json  print JSON instead of text
     """,
 )
@@ -104,7 +104,7 @@ PRECOMPUTE = (
     --out FILE.npz ! : Path  the snapshot; a server's answers are kept beside it, and running again
         goes on from them
     --split {{train,validation,test,all}} [all]  sessions whose bars are asked about (default: all)
-    --every N [1] : int  every N-th of those bars (default: 1)
+    --every N [1] : count  every N-th of those bars (default: 1)
     --plan  print what it would ask and cost at most, and stop
     --yes  confirm the plan's cost; required if prices are set
     """,
@@ -128,7 +128,7 @@ LOG = (
     "RUN : Path  the run's folder",
     TRUST,
     """
-    --last N : int  only the last N lines (default: all)
+    --last N : count  only the last N lines (default: all)
     --data FILE : Path  the run's own bars at another place
     --json  print JSON instead of text
     """,
@@ -172,8 +172,6 @@ def run(args: Namespace) -> int:
 
 
 def _ask(args: Namespace) -> int:
-    if args.repeat < 1:
-        raise ConfigError(f"--repeat {args.repeat}: expected 1 or more")
     config = resolve(args, config=args.config or "advised")
     from jaxtrade.cli.ask import ask
 
@@ -189,8 +187,6 @@ def _inspect(args: Namespace) -> int:
 
 
 def _log(args: Namespace) -> int:
-    if args.last is not None and args.last < 1:
-        raise ConfigError(f"--last {args.last}: expected 1 or more")
     from jaxtrade.cli.inspection import format_journal
 
     show(format_journal(args.run, args.last, args.data, args.json))
@@ -204,8 +200,6 @@ def _replay(args: Namespace) -> int:
 
 
 def _precompute(args: Namespace) -> int:
-    if args.every < 1:
-        raise ConfigError(f"--every {args.every}: expected 1 or more")
     _, config = run_all([lambda: _check_out(args.out), lambda: resolve(args)])
     from jaxtrade.cli.precompute import precompute
 

@@ -14,7 +14,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.cli.shared import check_names
+from jaxtrade.cli.shared import check_names, refuse_both
 from jaxtrade.config import (
     RunConfig,
     SplitConfig,
@@ -61,11 +61,7 @@ INIT = (
 
 def run(args: argparse.Namespace) -> int:
     """Handle `init`. Return the exit code. Raises ConfigError and DataError."""
-    if args.market is not None and args.contract is not None:
-        raise ConfigError(
-            f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
-            "market; give one"
-        )
+    refuse_both(args)
     out = args.out or Path(f"{_stem(args.file)}.yaml")
     _require_new(out)
     base = read_values(config_path("quickstart"))

@@ -68,7 +68,9 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
         )
     found = snapshot_report(path, config) if journal is None else journal_report(journal)
     if path.is_dir() and (ledger := path / LEDGER).is_file():
-        found["spent"] = _sum_spend(ledger)
+        with closing(Ledger(ledger, Caps())) as kept:
+            spend = kept.sum_spend()
+        found["spent"] = spend._asdict() | {"cost": spend.cost / MICRO}
     return (
         json.dumps(found, indent=2, sort_keys=True, allow_nan=False)
         if as_json
@@ -171,12 +173,6 @@ def count_advice(
             for name, sign in (("buy", 1), ("sell", -1), ("hold", 0))
         },
     }
-
-
-def _sum_spend(path: Path) -> dict[str, Any]:
-    with closing(Ledger(path, Caps())) as ledger:
-        spend = ledger.sum_spend()
-    return spend._asdict() | {"cost": spend.cost / MICRO}
 
 
 _HEAD = ("confidence", "rows", "scored", "hit rate")

@@ -244,17 +244,22 @@ def flag_overrides(args: Namespace) -> list[tuple[str, str]]:
     ]
 
 
+def refuse_both(args: Namespace) -> None:
+    """Raise ConfigError if `--market` and `--contract` are both given."""
+    if args.market is not None and args.contract is not None:
+        raise ConfigError(
+            f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
+            "market; give one"
+        )
+
+
 def data_flags(args: Namespace) -> list[tuple[str, str]]:
     """Return `--market`, `--data` and the tolerances as (flag, override).
 
     Raises ConfigError if `--contract` and a market are both given.
     """
     given = []
-    if args.market is not None and args.contract is not None:
-        raise ConfigError(
-            f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
-            "market; give one"
-        )
+    refuse_both(args)
     if args.market is not None:
         symbol = args.market.upper()
         given.append(("--market", f"data.market={symbol}"))
