@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jaxtrade as jt
-from jaxtrade.config.faults import suggest_key
+from jaxtrade.config import RunConfig
+from jaxtrade.config.faults import explain_unknown
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.load import all_keys, changed_config, lookup
 from jaxtrade.config.sb3 import ANY_LEARNER, INSTEAD, PARAMETERS, RELATED, REMARKS
@@ -149,9 +150,10 @@ def test_no_suggestion_is_of_a_learner_that_is_not_chosen(chosen, key, cut, own)
     )
     if word in all_keys():
         return
-    found = suggest_key(word, all_keys(), chosen)
-    if found is not None and (section := found.key.partition(".")[0]) in SECTIONS:
-        assert (found.algorithm or chosen) == section
+    said = explain_unknown(word, all_keys(), chosen, RunConfig)
+    found = re.search(r"did you mean '([\w.]+)'.*?( with algorithm=(\w+))?\?$", said)
+    if found and (section := found[1].partition(".")[0]) in SECTIONS:
+        assert (found[3] or chosen) == section
 
 
 def test_a_key_of_another_learner_is_named_as_such():

@@ -14,7 +14,7 @@ import reprlib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -32,18 +32,6 @@ from jaxtrade.text import did_you_mean, pairs
 # with `algorithm`.
 
 LIKE = 0.6  # least likeness of a suggestion
-
-
-class Suggestion(NamedTuple):
-    """The key that is meant.
-
-    algorithm: the learner that must be chosen for it; None: any, or the chosen one.
-    foreign: whether the name is one that only Stable-Baselines3 has.
-    """
-
-    key: str
-    algorithm: str | None = None
-    foreign: bool = False
 
 
 def last_part(key: str) -> str:
@@ -75,28 +63,25 @@ def same_name(word: str, known: Iterable[str]) -> str | None:
     return same[0] if len(same) == 1 or (same and "." in word) else None
 
 
-def suggest_key(key: str, known: Iterable[str], algorithm: str) -> Suggestion | None:
+def suggest_key(key: str, known: Iterable[str], algorithm: str) -> str | None:
     """Suggest the known key that an unknown one means; None if none is like it.
 
     known: dotted keys.
-    algorithm: the chosen learner, a built-in one. A key without a section may be of any learner.
+    algorithm: the chosen learner, a built-in one. A key without a section may be of any learner:
+        of the chosen one before the others.
     """
-    known, learners = list(known), learners_of(key, algorithm)
-    own = {learner: drop_unused_learners(known, learner) for learner in learners}
-    for learner, names in own.items():
+    known, section = list(known), key.partition(".")[0].lower()
+    others = [name for name in SECTIONS if name != algorithm and "." not in key]
+    learners = [section] if section in SECTIONS else [algorithm, *others]
+    own = [(learner, drop_unused_learners(known, learner)) for learner in learners]
+    for learner, names in own:
         if (found := translate_sb3_name(key, learner)) in names:
-            return Suggestion(
-                found,
-                _find_learner(found, algorithm),
-                last_part(found) != last_part(key),
-            )
+            return found
         if found := same_name(key, names):
-            return Suggestion(found, _find_learner(found, algorithm))
-    owners = owners_of(key, known)
-    if owners:
-        return Suggestion(f"{algorithm}.{last_part(key)}") if algorithm in owners else None
-    near = next((near for names in own.values() if (near := alike(key, names))), None)
-    return Suggestion(near, _find_learner(near, algorithm)) if near else None
+            return found
+    if owners := owners_of(key, known):
+        return f"{algorithm}.{last_part(key)}" if algorithm in owners else None
+    return next((near for _, names in own if (near := alike(key, names))), None)
 
 
 def drop_unused_learners(known: Iterable[str], algorithm: Any) -> list[str]:
@@ -106,16 +91,6 @@ def drop_unused_learners(known: Iterable[str], algorithm: Any) -> list[str]:
     """
     others = set(SECTIONS) - {algorithm} if algorithm in SECTIONS else set()
     return [name for name in known if name.partition(".")[0] not in others]
-
-
-def learners_of(key: str, algorithm: str) -> list[str]:
-    """List the learners whose keys an unknown key may mean.
-
-    It is that of its section, else the chosen one before the others.
-    """
-    section = key.partition(".")[0].lower()
-    others = [name for name in SECTIONS if name != algorithm and "." not in key]
-    return [section] if section in SECTIONS else [algorithm, *others]
 
 
 def explain_unknown(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
@@ -131,9 +106,13 @@ def explain_unknown(key: str, known: Iterable[str], algorithm: Any, model: type[
     if algorithm not in SECTIONS:  # keys of all learners are accepted
         return did_you_mean(key, known)
     if found := suggest_key(key, known, algorithm):
-        means = f" ({explain_key(found.key, model)})" if found.foreign else ""
-        needs = f" with algorithm={found.algorithm}" if found.algorithm else ""
-        return f"; did you mean '{found.key}'{means}{needs}?"
+        section, means = found.partition(".")[0], ""
+        theirs = [translate_sb3_name(key, learner) for learner in SECTIONS]
+        if found in theirs and last_part(found) != last_part(key):
+            means = f" ({explain_key(found, model)})"
+        other = section in SECTIONS and section != algorithm
+        needs = f" with algorithm={section}" if other else ""
+        return f"; did you mean '{found}'{means}{needs}?"
     owners = " and ".join(owners_of(key, known))
     return f": it is a key of {owners}, and algorithm is {algorithm}" if owners else ""
 
@@ -151,11 +130,6 @@ def explain_key(key: str, model: Any) -> str:
         model = model.model_fields[part].annotation
     said = model.model_fields[last].description or read_descriptions(model).get(last, "")
     return REMARKS.get(key) or said
-
-
-def _find_learner(key: str, algorithm: str) -> str | None:
-    section = key.partition(".")[0]
-    return section if section in SECTIONS and section != algorithm else None
 
 
 # Read configurations that earlier versions wrote: rename old keys to today's, convert values whose
