@@ -83,8 +83,8 @@ def underline(lines: Sequence[str]) -> list[str]:
 REPR_LIMIT = 300  # characters
 
 
-def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
-    """Format `Name(fact, fact, ...)` for a `__repr__`, in at most `limit` characters.
+def short_repr(name: str, *facts: str) -> str:
+    """Format `Name(fact, fact, ...)` for a `__repr__`, in at most `REPR_LIMIT` characters.
 
     Facts that do not fit are counted.
     """
@@ -92,7 +92,7 @@ def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
     while True:
         left = len(facts) - len(shown)
         text = f"{name}({', '.join([*shown, *([f'{left} more'] if left else [])])})"
-        if len(text) <= limit or not shown:
+        if len(text) <= REPR_LIMIT or not shown:
             return text
         shown.pop()
 

@@ -458,16 +458,14 @@ class Slow(Wrapper):
 
     name = "slow"
 
-    def __init__(
-        self, inner: Backend, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, inner: Backend, seconds: float = 1.0) -> None:
         super().__init__(inner)
         if not seconds >= 0:
             raise ConfigError(f"mock:slow: {seconds} seconds, expected 0 or more")
-        self.seconds, self._monotonic, self._closed = seconds, monotonic, threading.Event()
+        self.seconds, self._closed = seconds, threading.Event()
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        began = self._monotonic()
+        began = time.monotonic()
         patience = max(0.0, deadline - began)
         if self._closed.wait(min(self.seconds, patience)):
             answer = Answer(None, Failure.STOPPED, "closed")
@@ -476,7 +474,7 @@ class Slow(Wrapper):
             answer = Answer(None, Failure.TIMEOUT, detail, retryable=True)
         else:
             answer = self.inner.answer(question, deadline)
-        return answer._replace(latency=self._monotonic() - began)
+        return answer._replace(latency=time.monotonic() - began)
 
     def close(self) -> None:
         self._closed.set()

@@ -76,7 +76,7 @@ class MockKind(NamedTuple):
     @property
     def takes(self) -> frozenset[str]:
         """Names of its options."""
-        return frozenset(signature(self.make).parameters) - {"monotonic"}
+        return frozenset(signature(self.make).parameters)
 
     @property
     def needs(self) -> list[str]:
