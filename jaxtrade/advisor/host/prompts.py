@@ -22,7 +22,6 @@ brace itself.
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import re
@@ -34,7 +33,15 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from jaxtrade.advisor.host.blocks import BLOCKS, PROMPT, Feed, read_events, read_news, text_of
+from jaxtrade.advisor.host.blocks import (
+    BLOCKS,
+    PROMPT,
+    Feed,
+    read_events,
+    read_news,
+    seconds_of,
+    text_of,
+)
 from jaxtrade.advisor.host.types import Question, nearest, sha256_of
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.config.service import ContextConfig
@@ -83,9 +90,6 @@ def checked_value(where: str, name: str, value: float) -> float:
 
 
 _SYMBOL = re.compile(r"[A-Z0-9]{1,12}")
-_STAMP = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})"
-)
 
 
 @dataclass(frozen=True)
@@ -217,9 +221,7 @@ def make_question(
     if not _SYMBOL.fullmatch(symbol):
         raise DataError(f"symbol {ascii(symbol)[:40]}: expected 1 to 12 capital letters and digits")
     try:
-        if not _STAMP.fullmatch(time):
-            raise ValueError
-        datetime.datetime.fromisoformat(time)
+        seconds_of(time)
     except ValueError:
         raise DataError(
             f"time {ascii(time)[:40]}: expected a bar's close as 2024-03-01T10:31:00-05:00"
