@@ -28,7 +28,7 @@ def test_round_trip(tmp_path):
 
 def test_identity_is_that_of_the_rows():
     def identity(texts, *form):
-        rows = {bar: RecordedRow(text) for bar, text in texts.items()}
+        rows = {bar: RecordedRow(bar=bar, raw=text) for bar, text in texts.items()}
         return RecordedBackend(rows, *form).identity()
 
     assert identity({1: "a", 2: "b"}) == identity({2: "b", 1: "a"}) != identity({1: "a", 2: "c"})
@@ -36,17 +36,25 @@ def test_identity_is_that_of_the_rows():
 
 
 def test_a_mapping_and_the_pipe_format():
-    answer = ask(RecordedBackend({0: RecordedRow("SELL | 0.5 | x")}, "pipe"))
+    answer = ask(RecordedBackend({0: RecordedRow(bar=0, raw="SELL | 0.5 | x")}, "pipe"))
     assert answer.advice.sell == 1.5
     with pytest.raises(ConfigError, match="pipe"):
         RecordedBackend({}, "xml")
 
 
 def test_rows_of_other_data_are_failures():
-    for row in (RecordedRow(RAW, time="2023-03-01T10:31:00-05:00"), RecordedRow(RAW, symbol="NQ")):
+    for row in (
+        RecordedRow(bar=0, raw=RAW, time="2023-03-01T10:31:00-05:00"),
+        RecordedRow(bar=0, raw=RAW, symbol="NQ"),
+    ):
         answer = ask(RecordedBackend({0: row}))
         assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
-    assert ask(RecordedBackend({0: RecordedRow(RAW, question(0).time, "ES")})).advice is not None
+    assert (
+        ask(
+            RecordedBackend({0: RecordedRow(bar=0, raw=RAW, time=question(0).time, symbol="ES")})
+        ).advice
+        is not None
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, median_low
-from typing import NamedTuple
 
 from jaxtrade.advisor.host.blocks import record_of
 from jaxtrade.advisor.host.openai import OpenAIBackend
@@ -202,9 +201,10 @@ class RuleBackend:
         """Do nothing, because there is nothing to close."""
 
 
-class RecordedRow(NamedTuple):
-    """The record of one bar. Fields that the record lacks are empty strings."""
+class RecordedRow(Section, frozen=True):
+    """The record of one bar, a line of a file."""
 
+    bar: FromZero
     raw: str
     time: str = ""
     symbol: str = ""
@@ -225,7 +225,9 @@ class RecordedBackend:
                 f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}"
             )
         self._rows, self._format = dict(sorted(rows.items())), answer_format
-        self._digest = sha256_of(json.dumps([[bar, *row] for bar, row in self._rows.items()]))
+        self._digest = sha256_of(
+            json.dumps([[*row.model_dump().values()] for row in self._rows.values()])
+        )
 
     @property
     def bars(self) -> list[int]:
@@ -274,29 +276,18 @@ def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        bar, row = _row(f"{name}:{number}", line)
-        if bar in rows:
-            raise DataError(f"{name}:{number}: bar {bar} has a row already")
-        rows[bar] = row
+        row = _row(f"{name}:{number}", line)
+        if row.bar in rows:
+            raise DataError(f"{name}:{number}: bar {row.bar} has a row already")
+        rows[row.bar] = row
     if not rows:
         raise DataError(f"{name}: no rows; expected one JSON object per line with 'bar' and 'raw'")
     return rows
 
 
-class _Line(Section, frozen=True):
-    """A line of recorded answers."""
-
-    bar: FromZero
-    raw: str
-    time: str = ""
-    symbol: str = ""
-    model: str = ""
-
-
-def _row(where: str, line: str) -> tuple[int, RecordedRow]:
+def _row(where: str, line: str) -> RecordedRow:
     try:
         # Escapes make a JSON string longer than its text.
-        found = record_of(_Line, strict_json(line, 8 * MAX_BYTES), where)
+        return record_of(RecordedRow, strict_json(line, 8 * MAX_BYTES), where)
     except FailedError as failed:
         raise DataError(f"{where}: {failed}") from None
-    return found.bar, RecordedRow(found.raw, found.time, found.symbol, found.model)
