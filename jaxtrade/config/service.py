@@ -36,32 +36,22 @@ from jaxtrade.config.base import (
 Option = str | int | float | bool
 
 
-class ServerPreset(NamedTuple):
-    """A server with a short name.
-
-    url: its base URL.
-    options: what `advisor.options` holds besides the model.
-    """
-
-    url: str
-    options: Mapping[str, Option]
-
-
-SERVERS: Mapping[str, ServerPreset] = {
-    "ollama": ServerPreset("http://127.0.0.1:11434/v1", {}),
-    "openai": ServerPreset(
-        "https://api.openai.com/v1",
-        {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"},
-    ),
-}
-VLLM = "vllm"
-
-
 class ResolvedKind(NamedTuple):
     """A kind without shortcuts, and the options that its shortcut stands for."""
 
     kind: str
     options: Mapping[str, Option]
+
+
+# Servers with a short name: the base URL, and what `advisor.options` holds besides the model.
+SERVERS: Mapping[str, ResolvedKind] = {
+    "ollama": ResolvedKind("http://127.0.0.1:11434/v1", {}),
+    "openai": ResolvedKind(
+        "https://api.openai.com/v1",
+        {"key_env": "OPENAI_API_KEY", "tokens_key": "max_completion_tokens"},
+    ),
+}
+VLLM = "vllm"
 
 
 def resolve_shortcut(kind: str) -> ResolvedKind:
@@ -77,7 +67,7 @@ def resolve_shortcut(kind: str) -> ResolvedKind:
     elif head not in SERVERS:
         return ResolvedKind(kind, {})
     elif rest:
-        url, options = SERVERS[head].url, {**SERVERS[head].options, "model": rest}
+        url, options = SERVERS[head].kind, {**SERVERS[head].options, "model": rest}
     else:
         raise ValueError(
             f"advisor.kind = '{own[:60]}' names no model; expected {head}:NAME (jaxtrade advise "
@@ -107,7 +97,7 @@ def base_url(server: str) -> ResolvedKind:
     """
     head, _, rest = server.partition(":")
     if head in SERVERS and not rest:
-        return ResolvedKind(SERVERS[head].url, SERVERS[head].options)
+        return SERVERS[head]
     return resolve_shortcut(server)
 
 
