@@ -27,7 +27,6 @@ from jaxtrade.advisor.host.replies import (
 from jaxtrade.advisor.host.replies import remedy as unusable_remedy
 from jaxtrade.advisor.host.types import (
     DIRECTIONS,
-    PARSERS,
     Answer,
     Backend,
     Failure,
@@ -211,13 +210,11 @@ class Reply(NamedTuple):
     """One answer.
 
     cost: None without prices.
-    reason: of the advice, or "".
     asked: False where a cap stopped the request.
     """
 
     answer: Answer
     cost: float | None
-    reason: str
     asked: bool = True
 
 
@@ -265,7 +262,7 @@ def _document_of(config: RunConfig, market: Market, at: str | None, repeat: int)
     question = book.question(bar)
     backend = backend_of(config, market, book, labels.came)
     try:
-        replies = ask_times(backend, question, config, book.template.answer, repeat)
+        replies = ask_times(backend, question, config, repeat)
     finally:
         backend.close()
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
@@ -306,19 +303,15 @@ def _check_kind(kind: str) -> None:
         )
 
 
-def ask_times(
-    backend: Backend, question: Question, config: RunConfig, form: str, times: int
-) -> list[Reply]:
+def ask_times(backend: Backend, question: Question, config: RunConfig, times: int) -> list[Reply]:
     """Ask the same question `times` times in a row, within the caps of `advisor.service`.
 
     After a request that a cap stops, no more are tried.
 
-    form: of the answer, `json` or `pipe`.
-
     Requests are counted in the ledger that the configuration names, or for this command alone.
     """
     if not is_slow(config.advisor.kind):
-        return [_reply(backend, question, config, form) for _ in range(times)]
+        return [_reply(backend, question, config) for _ in range(times)]
     options, replies = config.advisor.service, list[Reply]()
     share = at_most(question.prompt, options)
     reserved = Spend(*(calls_of(backend) * part for part in share))
@@ -329,8 +322,8 @@ def ask_times(
             if why := ledger.reserve(reserved):
                 why = f"not asked: {why}; one more request may need {reserved.tokens} tokens"
                 stopped = Answer(None, Failure.STOPPED, why)
-                return [*replies, Reply(stopped, 0.0, "", asked=False)]
-            reply = _reply(backend, question, config, form)
+                return [*replies, Reply(stopped, 0.0, asked=False)]
+            reply = _reply(backend, question, config)
             spent = [
                 spend_of(part, share, options) for part in reply.answer.parts or (reply.answer,)
             ]
@@ -344,16 +337,15 @@ def ask_times(
     return replies
 
 
-def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -> Reply:
+def _reply(backend: Backend, question: Question, config: RunConfig) -> Reply:
     options, began = config.advisor.service, time.monotonic()
     answer = check_answer(backend.answer(question, began + options.deadline_s))
     answer = answer._replace(latency=answer.latency or time.monotonic() - began)
-    reason = PARSERS[form](answer.raw).reason
     if not is_slow(config.advisor.kind):
-        return Reply(answer, 0.0, reason)
+        return Reply(answer, 0.0)
     used = (answer.prompt_tokens, answer.completion_tokens)
     known = any(used) and None not in (options.price_prompt, options.price_completion)
-    return Reply(answer, cost_of(options, *used) / MICRO if known else None, reason)
+    return Reply(answer, cost_of(options, *used) / MICRO if known else None)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------
@@ -398,7 +390,7 @@ def _answer_of(
             "confidence": advice.confidence,
             "risk": advice.risk,
             "horizon_bars": advice.horizon,
-            "reason": reply.reason,
+            "reason": answer.reason,
         },
         "failure": answer.failure and answer.failure.value,
         "detail": answer.detail,

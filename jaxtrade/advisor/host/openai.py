@@ -263,11 +263,13 @@ class OpenAIBackend:
 
     def _clean(self, answer: Answer) -> Answer:
         detail, model, raw = printable(answer.detail), answer.model, answer.raw
+        reason = answer.reason
         if self._key:
             detail, model = self._key.scrub(detail), self._key.scrub(model)
             # A message shows the text of an unusable answer.
             raw = self._key.scrub(raw, parts=not answer.advice)
-        return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
+            reason = self._key.scrub(reason, parts=not answer.advice)
+        return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw, reason=reason)
 
     def close(self) -> None:
         """Cut every request in flight.
