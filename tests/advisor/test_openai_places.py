@@ -125,3 +125,8 @@ def test_the_key_goes_into_one_header_and_nowhere_else(monkeypatch, caplog):
     shown = [*map(repr, answers), repr(backend), str(backend), backend.name, caplog.text]
     assert "CANARY" not in "".join(shown) + json.dumps(dict(backend.identity()))
     assert any("[key]" in answer.raw for answer in answers)
+    with FaultServer(advises(reason=f"as {CANARY} says")) as server:
+        backend = client(server.url, key_env="KEY")
+        answer = ask(backend)
+        backend.close()
+    assert (answer.reason, CANARY in answer.raw) == ("as [key] says", False)
