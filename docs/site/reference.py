@@ -10,7 +10,7 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from jaxtrade.cli.parser import build_parser, group_commands
+from jaxtrade.cli.parser import GROUPS, build_parser
 
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 NAME = re.compile(r"^- (class )?`(\w+)(.*?)`", re.MULTILINE)  # an entry of api.md
@@ -89,7 +89,7 @@ def add_commands(page: str) -> str:
     page = COMMAND.sub(lambda row: f"| [`{row[1]}{row[2]}`](#{anchor(row[1])}) ", page)
     commands = below(build_parser())
     lines = [page, "## All commands and flags", ""]
-    for heading, names in group_commands(commands).items():
+    for heading, names in GROUPS.items():
         lines += [f"### {heading.capitalize()}", ""]
         for name in names:
             for leaf in leaves(f"jaxtrade {name}", *commands[name]):

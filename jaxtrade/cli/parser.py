@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from jaxtrade.cli import (
@@ -107,7 +107,7 @@ OF_RUNS = (
     "compare",
     "watch",
 )
-# Heading -> commands. A command that no group names stands in the last one.
+# Heading -> commands, each in one group.
 GROUPS = {
     "train": ("train", "walkforward", "curriculum", "launch"),
     "data": ("init", "data"),
@@ -137,23 +137,11 @@ class GroupedHelp(argparse.RawDescriptionHelpFormatter):
         self._action_max_length += (
             self._indent_increment
         )  # computed for commands that are not indented
-        for heading, names in group_commands(known).items():
+        for heading, names in GROUPS.items():
             lines = "".join(super(GroupedHelp, self)._format_action(known[name]) for name in names)
             blocks.append(f"  {heading}\n{lines}")
         self._dedent()
         return "\n".join(blocks)
-
-
-def group_commands(names: Iterable[str]) -> dict[str, list[str]]:
-    """Map each heading to the commands of that group, in the order of `GROUPS`.
-
-    Groups without a command are left out.
-    """
-    left = list(names)
-    found = {heading: [name for name in group if name in left] for heading, group in GROUPS.items()}
-    placed = [name for group in found.values() for name in group]
-    found[list(found)[-1]] += [name for name in left if name not in placed]
-    return {heading: group for heading, group in found.items() if group}
 
 
 TRAIN = (
