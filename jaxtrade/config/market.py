@@ -299,8 +299,8 @@ class DataConfig(Section, frozen=True):
     """rows of calendar spreads (ESZ3-ESH4), whose prices are differences: an error, or left out and
     counted, as a Databento file of ES.FUT needs
     """
-    splice: Literal["restart", "back_adjust"] = "restart"
-    """what feature windows do at a splice; back_adjust is refused: it is not built"""
+    splice: Literal["restart"] = "restart"
+    """what feature windows do at a splice; prices are never adjusted"""
     splits: Splits = ()
     """share splits that the file's prices do not allow for yet: [{date: 2020-08-31, ratio: 4}]
     divides the prices before that trade date by 4, and multiplies the volumes
@@ -367,11 +367,6 @@ class DataConfig(Section, frozen=True):
             raise ValueError(
                 "data.splits adjusts the prices of one share, and data.roll splices several contracts; "
                 "give one of the two"
-            )
-        if self.splice == "back_adjust":
-            raise ValueError(
-                "data.splice=back_adjust is not built: feature windows restart at a splice "
-                "(data.splice=restart); prices are never adjusted"
             )
         return self
 

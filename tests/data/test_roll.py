@@ -342,7 +342,7 @@ def test_a_roll_that_cannot_be_is_a_configuration_error(fault):
     ("key", "message"),
     [
         ("data.expiry=201312", r"data\.expiry = 201312 .*data\.roll"),
-        ("data.splice=back_adjust", r"data\.splice=back_adjust"),
+        ("data.splice=back_adjust", r"data\.splice' = 'back_adjust'"),
         ("data.source=synthetic", r"data\.source = synthetic"),
     ],
 )
