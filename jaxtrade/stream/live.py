@@ -16,20 +16,29 @@ from jaxtrade.data.sources import load_rates
 from jaxtrade.data.splits import session_set
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.execution import quote_at
+from jaxtrade.env.execution import (
+    LegBar,
+    LegInBar,
+    amend,
+    empty_event,
+    enter,
+    exit_by_order,
+    quote_at,
+    select,
+)
 from jaxtrade.env.params import make_env, make_params
 from jaxtrade.env.state import NO_LEVEL, OFF, EnvParams, EnvState, Event, Order
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.side_by_side import WIDTH
 from jaxtrade.stream.rows import StreamRow, StreamRows
-from jaxtrade.types import Array, SessionTable
+from jaxtrade.types import Array
 
 
 class ReportedPosition(NamedTuple):
     """What a broker reports of one symbol: int32 numbers, prices in ticks.
 
-    Money is in mills from the start balance, as in `env.state.Account`; `UNKNOWN` stands for money
+    Money is in mills from the start balance, as in `env.state.Account`; `OFF` stands for money
     that is not reported.
 
     quantity: signed contracts; 0 is flat, and what belongs to a position is then ignored.
@@ -41,7 +50,6 @@ class ReportedPosition(NamedTuple):
     high_water: the highest equity. Unknown: the equity now, or the start balance.
     session_equity: equity when the session began. Unknown: the equity now, so that no loss of
         today counts against the daily limit.
-    locked: 1 if no new position may be opened.
     """
 
     quantity: int = 0
@@ -53,10 +61,9 @@ class ReportedPosition(NamedTuple):
     equity: int = OFF
     high_water: int = OFF
     session_equity: int = OFF
-    locked: int = 0
 
 
-FLAT, UNKNOWN = ReportedPosition(), OFF
+FLAT = ReportedPosition()
 
 
 class Seen(NamedTuple):
@@ -133,37 +140,20 @@ class Stream:
         rates = load_rates(config.data, history.contract)
         market = build_market(history, config, rates=rates, on_device=False)
         self.env: TradingEnv = make_env(config)
-        self.policy = policy
-        self.config, self.contract = config, market.contract
+        self.config, self.contract, self.policy = config, market.contract, policy
         self.rows = StreamRows(market, config, config.env.window + 2)
-        params = make_params(market, session_set(np.array([0]), 1), config)
-        self._params = params.replace(market=None)
+        params: EnvParams = make_params(market, session_set(np.array([0]), 1), config)
+        self.params = params.replace(market=self.rows.kept)
         self.carry: Any = None
-        self._date = None
-        self.row: StreamRow | None = None
-        self._renew(flat=False)
 
     def push(self, bar: Bars) -> StreamRow:
         """Add one bar (`StreamRows.push`). Raises DataError for a bar that cannot follow."""
-        self.row = self.rows.push(bar)
-        self._renew(self.row.flat)
-        if self.policy and bar.trade_dates[0] != self._date:
-            self._date, self.carry = bar.trade_dates[0], self.policy.first_carry(WIDTH)
-        return self.row
-
-    def _renew(self, flat: bool) -> None:
-        kept, base = self.rows.kept, self.rows.base
-        count = len(kept.close)
-        # One session of all these bars; after its row `last` comes the flat bar.
-        table = [
-            np.array([x], np.int32) for x in (0, count, 0, count - 2 if flat else count - 1, 0)
-        ]
-        market = kept.replace(
-            sessions=SessionTable(*table, complete=np.array([True])),  # type: ignore[arg-type]
-            fingerprint=np.zeros(8, np.uint32),
-            view=kept.view.replace(base=np.int32(base) if base else None),
-        )
-        self.params: EnvParams = self._params.replace(market=market)
+        before = self.rows.bar.trade_dates
+        row = self.rows.push(bar)
+        self.params = self.params.replace(market=self.rows.kept)
+        if bar.trade_dates != before:
+            self.carry = None
+        return row
 
     def see(self, holding: ReportedPosition = FLAT) -> Seen:
         """Return what the policy sees at the newest bar with a position that a broker reports.
@@ -171,11 +161,11 @@ class Stream:
         The trade record that the task `advised` shows is that of a new account.
         """
         given = jax.tree.map(np.int32, holding)
-        return _fetch(_see(self.env, self.params, given))
+        return self.see_state(_state(self.env, self.params, given))
 
     def see_state(self, state: EnvState) -> Seen:
         """Return what the policy sees in a state of `step`."""
-        return _fetch(_look(self.env, self.params, state))
+        return Seen(state, *map(np.asarray, _look(self.env, self.params, state)))
 
     def step(self, state: EnvState, order: Order) -> tuple[EnvState, Event]:
         """Fill an order of the bar before in the newest bar.
@@ -219,51 +209,35 @@ class Stream:
         )
 
 
-def _fetch(found: tuple[EnvState, Array, Array]) -> Seen:
-    state, observation, mask = found
-    return Seen(state, np.asarray(observation), np.asarray(mask))
-
-
 def _last(params: EnvParams) -> Array:
     return jnp.int32(params.market.close.shape[0] - 1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _look(env: TradingEnv, params: EnvParams, state: EnvState) -> tuple[EnvState, Array, Array]:
+def _look(env: TradingEnv, params: EnvParams, state: EnvState) -> tuple[Array, Array]:
     ref = env.ref(state, params)
-    return state, env.observe(ref, params), ref.mask
+    return env.observe(ref, params), ref.mask
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _see(env: TradingEnv, params: EnvParams, holding: Any) -> tuple[EnvState, Array, Array]:
-    return _look(env, params, state_of(env, params, holding))
-
-
-def state_of(env: TradingEnv, params: EnvParams, holding: Any) -> EnvState:
-    """Make the environment's state at the last row of a market from what a broker reports.
-
-    holding: int32[] each.
-    """
+def _state(env: TradingEnv, params: EnvParams, holding: Any) -> EnvState:
+    """Make the state at the last row of a market from a `ReportedPosition` of int32[] each."""
     row, side = _last(params), jnp.sign(holding.quantity)
-    held = side != 0
     state = env.reset_at(params, 0, row)
-
-    def where_held(value: Array) -> Array:
-        return jnp.where(held, value, 0).astype(jnp.int32)
-
-    position = state.position.replace(
+    reported = state.position.replace(
         quantity=holding.quantity,
-        entry=where_held(holding.entry),
-        stop=where_held(jnp.where(holding.stop > 0, holding.stop, -side * NO_LEVEL)),
-        target=where_held(jnp.where(holding.target > 0, holding.target, side * NO_LEVEL)),
-        trailing=where_held(holding.trailing),
-        opened=where_held(row - holding.bars + 1),
+        entry=holding.entry,
+        stop=jnp.where(holding.stop > 0, holding.stop, -side * NO_LEVEL),
+        target=jnp.where(holding.target > 0, holding.target, side * NO_LEVEL),
+        trailing=holding.trailing,
+        opened=row - holding.bars + 1,
     )
+    position = select(side != 0, reported, state.position)
     close = quote_at(params.market, row).leaving(side).close
     profit = rules.compute_unrealised(position, close, rules.contract_at(params, row))
 
     def value_or(value: Array, other: Array) -> Array:
-        return jnp.where(value == UNKNOWN, other, value).astype(jnp.int32)
+        return jnp.where(value == OFF, other, value)
 
     equity = value_or(holding.equity, profit)
     account = state.account.replace(
@@ -274,8 +248,7 @@ def state_of(env: TradingEnv, params: EnvParams, holding: Any) -> EnvState:
     )
     limits = params.account
     ended = rules.at_drawdown_floor(account, limits) | rules.at_daily_floor(account, limits)
-    account = account.replace(locked=ended | (holding.locked != 0))
-    return state.replace(position=position, account=account)
+    return state.replace(position=position, account=account.replace(locked=ended))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -292,17 +265,13 @@ def _step(
 def _order(
     env: TradingEnv, params: EnvParams, state: EnvState, action: Array
 ) -> tuple[Order, tuple[Array, Array]]:
-    order, position = env.decode(action, state, params), state.position
-    opens = (order.quantity != 0) & (jnp.sign(order.quantity) != jnp.sign(position.quantity))
-    side = jnp.sign(order.quantity)
-    price = quote_at(params.market, state.row).entering(side).close
-    kept = jnp.where(order.move_stop > 0, order.move_stop, position.stop)
-
-    def level(distance: Array, sign: int, old: Array) -> Array:
-        new = jnp.where(distance > 0, price + sign * side * distance, 0)
-        return jnp.where(opens, new, jnp.where(order.quantity == 0, 0, old))
-
-    return order, (
-        level(order.stop_ticks, -1, kept),
-        level(order.target_ticks, 1, position.target),
-    )
+    """Return an order, and (stop, target) as if it were filled at this close."""
+    order, row = env.decode(action, state, params), state.row
+    quote = quote_at(params.market, row)
+    price = quote.entering(jnp.sign(order.quantity)).close
+    zero, contract = jnp.int32(0), rules.contract_at(params, row)
+    leg = LegInBar(amend(state.position, order), zero, None, empty_event(price), contract)
+    size = jnp.abs(order.quantity)
+    bar = LegBar(row, quote, None, jnp.bool_(True), size, zero, zero, None)
+    filled = enter(exit_by_order(leg, order, price), order, bar, price).position
+    return order, (filled.stop, filled.target)

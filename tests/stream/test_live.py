@@ -62,8 +62,8 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
     record, observations = record_of(task)
     first = int(record.row[0])
     stream = Stream(config, bars.rows(slice(0, first)))
-    unlimited = without_rules(stream._params.account)  # as in this pass, which no account ends
-    stream._params = stream._params.replace(account=unlimited)
+    unlimited = without_rules(stream.params.account)  # as in this pass, which no account ends
+    stream.params = stream.params.replace(account=unlimited)
     row, state, sizes = stream.push(bars.rows(slice(first, first + 1))), None, None
     seen = stream.see()
     for i, at in enumerate(record.row.tolist()):
@@ -82,13 +82,12 @@ def test_a_session_of_an_evaluation_is_seen_alike(task):
             bars=int(state.row - held.opened + 1),
             equity=int(account.equity),
             high_water=int(account.high_water),
-            locked=int(account.locked),
         )
         told = stream.see(report)
         assert np.array_equal(told.mask, seen.mask)
         if task == "manage":
             assert told.observation.tobytes() == seen.observation.tobytes()
-        count = [compiled(each) for each in (live._see, live._look, live._step, live._order)]
+        count = [compiled(each) for each in (live._state, live._look, live._step, live._order)]
         sizes = sizes or count
         assert count == sizes
     assert row.flat
@@ -105,8 +104,8 @@ def test_nothing_is_compiled_for_a_new_day():
         stream.see(
             ReportedPosition(1, int(bars.close[at]), equity=at) if at % 2 else ReportedPosition()
         )
-        sizes = sizes or compiled(live._see)
-        assert compiled(live._see) == sizes
+        sizes = sizes or compiled(live._state)
+        assert compiled(live._state) == sizes
     assert len(np.unique(bars.trade_dates[end:])) >= 5
 
 
@@ -215,10 +214,10 @@ def test_a_decision_has_what_a_broker_needs(opened):
 def test_a_faulty_line_is_refused_and_changes_nothing(opened, change, facts):
     stream, bars = opened
     at = int(np.searchsorted(bars.time, stream.rows.bar.time[0])) + 1
-    before = stream.rows.age
+    before = stream.rows.bar.time
     with refused(*facts, kind=DataError):
         decide_line(stream, json.dumps(line_of(bars, at) | change))
-    assert stream.rows.age == before
+    assert stream.rows.bar.time == before
     decide_line(stream, json.dumps(line_of(bars, at)))
 
 

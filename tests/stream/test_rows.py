@@ -24,7 +24,7 @@ from jaxtrade.data.market import build_market
 from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.errors import DataError
-from jaxtrade.stream.rows import BY_DATE, RANKED, WHOLE, StreamRows, reach
+from jaxtrade.stream.rows import StreamRows
 from tests.messages import refused
 
 PARAMETRIC = ("sma_7", "ema_12", "rsi_9", "atr_14")
@@ -157,13 +157,6 @@ def test_rows_after_a_cut(at):
     stream("ES", at, at + 8)
 
 
-def test_every_built_in_feature_says_how_it_is_streamed():
-    names = (*_SEED, *PARAMETRIC)
-    assert [name for name in names if reach(name) == WHOLE] == []
-    assert {name for name in names if reach(name) is None} == BY_DATE
-    assert reach(RANKED) == 98_280
-
-
 def test_a_feature_of_ones_own_sees_its_whole_window():
     """The number of bars so far in the window, which no tail knows."""
     spec = FeatureSpec("bars_so_far", "fraction", 3, "bars so far")
@@ -175,7 +168,6 @@ def test_a_feature_of_ones_own_sees_its_whole_window():
     )
     for at in range(2000, 2010):
         row = rows.push(bars.rows(slice(at, at + 1)))
-    assert reach("bars_so_far") == WHOLE
     assert row.table[0, -1] == 2010.0
 
 
@@ -203,11 +195,11 @@ def test_prices_beyond_float32_get_a_base():
     rows = StreamRows(
         build_market(lifted.rows(slice(0, 3000)), config, on_device=False), config, KEEP
     )
-    assert rows.base == 0
+    assert rows.kept.view.base is None
     before = rows.kept.view.now[:, 0].copy()
     rows.push(far.rows(slice(3000, 3001)))
-    assert rows.base > 0
-    kept = rows.kept.view.now[:, 0].astype(np.int64) + rows.base
+    assert rows.kept.view.base > 0
+    kept = rows.kept.view.now[:, 0].astype(np.int64) + rows.kept.view.base
     assert kept[:-1].tolist() == before[1:].astype(np.int64).tolist()
     assert kept[-1] == far.close[3000]
 
