@@ -1,7 +1,7 @@
 """The rows of a market that grows by one bar at a time, each as the market of all bars has it.
 
 A new row is computed by the functions that compute a whole market, over as many bars as each
-feature needs (`reach`). So it has the same bytes as that row of a market built from all bars.
+feature needs (`StreamRows._reach`). So it has the same bytes as that row of a market built from all bars.
 """
 
 from __future__ import annotations
@@ -36,21 +36,6 @@ from jaxtrade.types import MarketData, Quotes, SessionTable
 
 BY_DATE = ("vwap", "price_to_vwap")
 RANKED = "vol_percentile"
-
-
-def reach(name: str, dates: np.ndarray) -> int:
-    """Return how many of the newest bars of its window a value of a feature depends on.
-
-    That is its warm-up, except for the features of a trade date and for the rank. A recursive
-    feature (`columns.Recursion`) remembers its means besides, and a user's own may see all bars.
-
-    dates: int64[n] of the window.
-    """
-    if name in FEATURES:
-        return len(dates)
-    if name in BY_DATE:
-        return int((dates == dates[-1]).sum())
-    return RANK_BARS + TRUE_RANGES if name == RANKED else feature_spec(name).warm_up
 
 
 class StreamRow(NamedTuple):
@@ -99,7 +84,7 @@ class StreamRows:
         self.totals = np.cumsum(np.append(0.0, self.window.volume))[-VOLUME_BARS - 1 :]
         self.means: dict[str, list[np.ndarray]] = {}
         for name in filter(features.recursion_of, self.names):
-            self._feature(name)
+            self._feature(name, self.window)
         self._keep(_base(self.bars), flat=False)
 
     @property
@@ -139,26 +124,29 @@ class StreamRows:
         # Nothing is refused from here on.
         self.bars, self.schedule = bars, schedule
         if np.diff(feature_windows(bars, schedule, config))[-1]:
-            old, self.totals, self.means = slice(0), np.zeros(1), {}
-        else:
-            reached = (reach(name, self.window.date) for name in self.names)
-            old = slice(-max(self.needed, *reached), None)
-        host, window = feature_input(bar), features.take(self.window, old)
+            self.window, self.totals = features.take(self.window, slice(0)), np.zeros(1)
+            self.means = {}
+        host, before = feature_input(bar), vars(self.window)
         columns = {
-            name: np.append(column, vars(host)[name])
-            for name, column in vars(window).items()
+            name: np.append(before[name], column)
+            for name, column in vars(host).items()
             if name != "tick_size"
         }
-        self.window = replace(host, **columns)
+        reaches = {name: self._reach(name, columns["date"]) for name in self.names}
+        windows = {
+            count: features.take(replace(host, **columns), slice(-count, None))
+            for count in {self.needed, *reaches.values()}
+        }
+        self.window = windows[max(windows)]
         self.totals = np.append(self.totals, self.totals[-1] + host.volume)[-VOLUME_BARS - 1 :]
-        newest = features.take(self.window, slice(-TRUE_RANGES - 1, None))
-        tr_sum = features.true_range_sum(newest)[-1:]
+        tr_sum = features.true_range_sum(windows[self.needed])[-1:]
 
         def volume_mean() -> np.ndarray:
             return (self.totals[-1:] - self.totals[0]) / (len(self.totals) - 1)
 
         fixed = fixed_columns(bar, host.close - base, tr_sum, volume_mean, schedule, config)
-        values = [make() for make in fixed] + [self._feature(name) for name in self.names]
+        found = {name: self._feature(name, windows[count]) for name, count in reaches.items()}
+        values = *(make() for make in fixed), *(found[name] for name in self.names)
         row = to_float32(np.concatenate(values))
         clock, left = dict(zip(FIXED_COLUMNS, row, strict=False)), bars_to_flat(bar, schedule)[0]
         ready = len(self.window.close) >= self.needed
@@ -175,31 +163,37 @@ class StreamRows:
         decides = bool(ready and left >= 1 and clock["from_open"] >= 0)
         return StreamRow(bar, row[None], ready, decides, flat)
 
-    def _feature(self, name: str) -> np.ndarray:
+    def _reach(self, name: str, dates: np.ndarray) -> int:
+        """Return how many of the newest bars of its window a feature is computed over.
+
+        dates: int64[n], of all its bars.
+        """
+        if name in FEATURES:  # a user's own may see all of them
+            return len(dates)
+        if name in BY_DATE:
+            return int((dates == dates[-1]).sum())
+        return RANK_BARS + TRUE_RANGES if name == RANKED else self.needed
+
+    def _feature(self, name: str, window: features.Window) -> np.ndarray:
         """Compute the newest value of a feature, in the form of the table (float64[1])."""
-        spec, window = feature_spec(name), self.window
+        spec, count = feature_spec(name), len(window.close)
         if recursion := features.recursion_of(name):
-            means = self.means[name] = self._go_on(recursion, self.means.get(name))
-            known = len(window.close) >= spec.warm_up
-            found = recursion.figure(*means) if known else np.array([np.nan])
+            each, before = zip(recursion.inputs(window), recursion.alphas, strict=True), self.means
+            if name in before and count > recursion.n + 1:
+                means = [
+                    features.smooth(values[-1:], alpha, mean[0])
+                    for (values, alpha), mean in zip(each, before[name], strict=True)
+                ]
+            else:  # the window is whole
+                means = [features.smooth_from_mean(x, recursion.n, alpha)[-1:] for x, alpha in each]
+            self.means[name] = means
+            found = recursion.figure(*means) if count >= spec.warm_up else np.array([np.nan])
         elif name == RANKED:
-            ranges = features.true_range_sum(window)[TRUE_RANGES:][-RANK_BARS:]
+            ranges = features.true_range_sum(window)[TRUE_RANGES:]
             found = np.array([features.rank_of_last(ranges, RANK_LEAST)])
         else:
-            part = features.take(window, slice(-reach(name, window.date), None))
-            found = features.compute_feature(part, name)
+            found = features.compute_feature(window, name)
         return features.encode_feature(found, spec, window.close[-len(found) :])[-1:]
-
-    def _go_on(
-        self, recursion: features.Recursion, before: list[np.ndarray] | None
-    ) -> list[np.ndarray]:
-        """Return the means after the newest bar; `before`: those after the bar before."""
-        if before is None or len(self.window.close) <= recursion.n + 1:
-            pairs = zip(recursion.inputs(self.window), recursion.alphas, strict=True)
-            return [features.smooth_from_mean(x, recursion.n, alpha)[-1:] for x, alpha in pairs]
-        newest = recursion.inputs(features.take(self.window, slice(-2, None)))
-        each = zip(newest, recursion.alphas, before, strict=True)
-        return [features.smooth(values[-1:], alpha, mean[0]) for values, alpha, mean in each]
 
     def _keep(self, base: int, flat: bool) -> None:
         """Make `kept`, with prices relative to `base` where they become float32."""
