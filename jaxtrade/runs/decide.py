@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.load import agents_of, changed_config, config_of
@@ -26,16 +28,38 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import LoadedPolicy, policy_digest
 from jaxtrade.formatting import iso
 from jaxtrade.runs.stored_run import chosen_number, open_run
-from jaxtrade.stream.live import FLAT, Decision, ReportedPosition, Stream
+from jaxtrade.stream.live import FLAT, ReportedPosition, Stream
 from jaxtrade.stream.rows import StreamRow
 from jaxtrade.text import did_you_mean
 
-DIGESTS = ("observation_sha256", "actions_sha256")
-ACCOUNT = ("equity", "high_water", "session_equity")
-POSITION = ("side", "entry", "quantity", "stop", "target", "trailing", "bars")
-SIDES = {"long": 1, "short": -1}
 LATEST = 1 << 33  # UTC seconds, in the year 2242
-DIGITS = 13  # of prices, volumes and dollars: float32 has to hold what features make of them
+LARGEST = 10**13  # prices and volumes are below it: float32 has to hold what features make of them
+DOLLARS = (1 << 29) // 1000  # int32 holds so many in mills, and their sums
+
+Number = Annotated[Decimal, Field(gt=-LARGEST, lt=LARGEST)]
+Money = Annotated[Decimal, Field(ge=-DOLLARS, le=DOLLARS)]
+Whole = Annotated[int, Field(ge=1, lt=1 << 20, strict=True)]
+
+
+class Position(BaseModel, extra="forbid"):
+    """A position that a broker reports, with prices in points; `bars`: as `ReportedPosition`."""
+
+    side: Literal["long", "short"]
+    entry: Number
+    quantity: Whole = 1
+    stop: Number | None = None
+    target: Number | None = None
+    trailing: bool = False
+    bars: Whole = 1
+
+
+class Report(BaseModel):
+    """A position, None while flat, and the account in dollars (`ReportedPosition`)."""
+
+    position: Position | None = None
+    equity: Money | None = None
+    high_water: Money | None = None
+    session_equity: Money | None = None
 
 
 def open_stream(
@@ -103,27 +127,28 @@ def read_bars(config: RunConfig, bars: Bars | Path | str | None, overrides: Sequ
     return bars_of(changed_config(config, overrides) if overrides else config)
 
 
-def ticks(value: Any, what: str, stream: Stream) -> int:
+def _read(kind: Any, values: Any) -> Any:
+    """Validate values as a type of pydantic. Raises DataError, naming the key and the value."""
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        *_, key = where = [str(part) for part in fault["loc"]]
+        hint = did_you_mean(key, Position.model_fields) if "extra" in fault["type"] else ""
+        raise DataError(
+            f"{'.'.join(where)} = {fault['input']!r}: {fault['msg'].lower()}{hint}"
+        ) from None
+
+
+def ticks(value: Decimal, what: str, stream: Stream) -> int:
     """Convert a price in points to whole ticks. Raises DataError."""
     tick = stream.contract.tick_size
-    exact = _number(what, value) / tick
-    whole = round(exact)
-    if not 0 < whole < MAX_TICKS or abs(exact - whole) > Decimal(TICK_NOISE):
+    whole = round(value / tick)
+    if not 0 < whole < MAX_TICKS or abs(value / tick - whole) > Decimal(TICK_NOISE):
         raise DataError(
             f"{what} = {value}: not a positive multiple of the tick of {stream.contract.symbol} ({tick})"
         )
     return whole
-
-
-def _number(what: str, value: Any) -> Decimal:
-    try:
-        found = Decimal(str(value))
-    except InvalidOperation:
-        found = Decimal("NaN")
-    # 1e999999999 is a number, too, and rounded it would fill the memory.
-    if not found.is_finite() or found.adjusted() >= DIGITS:
-        raise DataError(f"{what} = {value!r}: expected a number of fewer than {DIGITS} digits")
-    return found
 
 
 def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
@@ -134,52 +159,40 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
         `expiry`, where another contract begins with this trade date.
     Raises DataError, naming the key, the value and what was expected.
     """
-    last = stream.rows.bar
+    last, given = stream.rows.bar, {"volume": 0, **message}
     fields = PRICES if last.ask is None else QUOTE_FIELDS
-    if absent := [key for key in ("time", *fields) if key not in message]:
-        raise DataError(f"no {', '.join(absent)}; expected {', '.join(('time', *fields))}, volume")
-    found = [np.array([ticks(message[key], key, stream)], np.int32) for key in fields]
-    sides = [Side(*found[:4]), *([Side(*found[4:])] if found[4:] else [])]
-    for side in sides:
-        low, high = int(side.low[0]), int(side.high[0])
-        if not all(low <= int(price[0]) <= high for price in side):
-            raise DataError("open and close have to lie between low and high; correct the bar")
+    numbers = _read(dict[str, Number], {key: given.get(key) for key in (*fields, "volume")})
+    prices = np.array([[ticks(numbers[key], key, stream)] for key in fields], np.int32)
+    sides = [Side(*side) for side in np.split(prices, len(last.quotes))]
+    if not all(side.low <= price <= side.high for side in sides for price in side):
+        raise DataError("open and close have to lie between low and high; correct the bar")
     if len(sides) == 2:  # crossed quotes are widened, as in a file
-        sides[1] = Side(*map(np.maximum, sides[1], sides[0]))
-    volume = _number("volume", message.get("volume", 0))
-    if volume < 0:
-        raise DataError(f"volume = {volume}: expected a number that is not negative")
+        sides[1] = Side(*map(np.maximum, *sides))
+    if numbers["volume"] < 0:
+        raise DataError(f"volume = {given['volume']}: expected a number that is not negative")
     bar = last.with_quotes(
         *sides,
-        time=np.array([read_time(message["time"])], np.int64),
-        volume=np.array([float(volume)]),
+        time=np.array([read_time(given.get("time"))]),
+        volume=np.array([float(numbers["volume"])]),
         source="bar",
         notes=(),
     )
-    expiry = message.get("expiry")
-    legs = bar.legs or (Leg(str(expiry or ""), "start"),)
-    if expiry is None or str(expiry) == legs[-1].expiry or not legs[-1].expiry:
-        return (
-            bar
-            if expiry is None
-            else replace(bar, legs=(*legs[:-1], replace(legs[-1], expiry=str(expiry))))
-        )
-    date = bar.trade_dates[0]
-    if date == last.trade_dates[0]:
-        raise DataError(f"expiry = {expiry}: another contract may begin with a trade date only")
-    return replace(bar, legs=(*legs, Leg(str(expiry), str(date))))
+    expiry, date = str(given.get("expiry") or ""), bar.trade_dates[0]
+    legs = bar.legs or (Leg(expiry, "start"),)
+    if expiry not in ("", legs[-1].expiry):
+        if date == last.trade_dates[0]:
+            raise DataError(f"expiry = {expiry}: another contract may begin with a trade date only")
+        legs = (*legs, Leg(expiry, str(date)))
+    return replace(bar, legs=legs)
 
 
 def read_time(time: Any) -> int:
     """Return the UTC seconds of a message's time. Raises DataError."""
-    if isinstance(time, int) and not isinstance(time, bool) and 0 <= time < LATEST:
-        return time
-    try:
-        moment = datetime.fromisoformat(str(time))
-        seconds = moment.timestamp()
-    except (ValueError, OverflowError):
-        moment, seconds = None, 0.5
-    if moment is None or moment.tzinfo is None or seconds % 1 or not 0 <= seconds < LATEST:
+    seconds = time if type(time) is int else -1.0
+    with suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.fromisoformat(time)
+        seconds = moment.timestamp() if moment.tzinfo else -1.0
+    if seconds % 1 or not 0 <= seconds < LATEST:
         raise DataError(
             f"time = {time!r}: expected the bar's open as YYYY-MM-DDTHH:MM:SS with an offset (Z, -05:00), "
             "or whole UTC seconds"
@@ -190,56 +203,34 @@ def read_time(time: Any) -> int:
 def read_holding(report: Mapping[str, Any], stream: Stream) -> ReportedPosition:
     """Make the position and the account of a broker's report.
 
-    report: `position`: None, or {side: long or short, entry, quantity, stop, target, trailing,
-        bars}, prices in points; `equity`, `high_water`, `session_equity`: dollars.
+    report: the fields of `Report`; others are ignored.
     Raises DataError, naming the key, the value and what was expected.
     """
-    start = round(float(stream.params.account.start_balance))
+    found: Report = _read(Report, report)
+    start, held = round(float(stream.params.account.start_balance)), found.position
     money = {
-        key: _mills(key, report[key]) - start for key in ACCOUNT if report.get(key) is not None
+        key: round(1000 * dollars) - start
+        for key, dollars in found
+        if key != "position" and dollars is not None
     }
-    position = report.get("position")
-    if position is None:
+    if held is None:
         return FLAT._replace(**money)
-    if not isinstance(position, Mapping):
-        raise DataError(f"position = {position!r}: expected null, or an object with side and entry")
-    if unknown := [key for key in position if key not in POSITION]:
-        raise DataError(f"position.{unknown[0]}: no such key{did_you_mean(unknown[0], POSITION)}")
-    side = SIDES.get(str(position.get("side")))
-    if side is None or "entry" not in position:
-        raise DataError(f"position = {dict(position)}: expected side (long or short) and entry")
-    numbers = {"quantity": position.get("quantity", 1), "bars": position.get("bars", 1)}
-    for key, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 20:
-            raise DataError(f"position.{key} = {value!r}: expected a whole number of at least 1")
     levels = {
-        key: ticks(position[key], f"position.{key}", stream)
+        key: ticks(points, f"position.{key}", stream)
         for key in ("entry", "stop", "target")
-        if position.get(key) is not None
+        if (points := getattr(held, key)) is not None
     }
-    return ReportedPosition(
-        side * numbers["quantity"],
-        bars=numbers["bars"],
-        trailing=int(bool(position.get("trailing", False))),
-        **levels,
-        **money,
-    )
-
-
-def _mills(key: str, dollars: Any) -> int:
-    number, most = _number(key, dollars), (1 << 29) // 1000
-    if abs(number) > most:
-        raise DataError(f"{key} = {dollars}: more than ${most:,}, which int32 mills hold")
-    return round(number * 1000)
+    quantity = held.quantity if held.side == "long" else -held.quantity
+    return ReportedPosition(quantity, trailing=held.trailing, bars=held.bars, **levels, **money)
 
 
 @functools.lru_cache(maxsize=8)
 def _identity(stream: Stream) -> dict[str, str]:
     assert stream.policy
-    schema = stream.policy.schema
+    digests = ("observation_sha256", "actions_sha256")
     return {
         "policy_sha256": policy_digest(stream.policy.policy),
-        **{name: schema[name] for name in DIGESTS},
+        **{name: stream.policy.schema[name] for name in digests},
     }
 
 
@@ -254,8 +245,13 @@ def state_of(row: StreamRow) -> str:
     return "flat" if row.flat else "closed" if row.ready else "warm_up"
 
 
-def to_json(stream: Stream, row: StreamRow, decision: Decision | None) -> dict[str, Any]:
-    """Describe a bar and the decision at its close as JSON values; prices are in points."""
+def answer(stream: Stream, bar: Bars, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Push a bar, and describe the decision at its close as JSON values; prices are in points.
+
+    report: what a broker reports at its close (`read_holding`).
+    """
+    holding = read_holding(report, stream)
+    row = stream.push(bar)
     contract, names = stream.contract, stream.env.actions
 
     def points(level: int | None) -> float | None:
@@ -269,7 +265,8 @@ def to_json(stream: Stream, row: StreamRow, decision: Decision | None) -> dict[s
         "state": state_of(row),
         "action": None,
     }
-    if decision is not None:
+    if row.decides:
+        decision = stream.decide(holding)
         held = int(decision.seen.state.position.quantity)
         change = int(decision.order.quantity) - held
         chances = decision.probabilities
@@ -317,11 +314,9 @@ def decide_bars(
         begin = max(int(series.date_starts[day]), earliest)
     stream = Stream(config, series.rows(slice(0, begin)), policy)
     for at in range(begin, len(series)):
-        row = stream.push(series.rows(slice(at, at + 1)))
-        holding = FLAT if report is None else read_holding(report, stream)
-        decision = stream.decide(holding) if row.decides else None
+        found = answer(stream, series.rows(slice(at, at + 1)), report or {})
         if at >= shown:
-            yield to_json(stream, row, decision)
+            yield found
 
 
 def decide_line(stream: Stream, line: str) -> dict[str, Any]:
@@ -335,6 +330,4 @@ def decide_line(stream: Stream, line: str) -> dict[str, Any]:
         raise DataError(f"no JSON: {error}; expected one object on one line") from None
     if not isinstance(message, dict):
         raise DataError("expected an object with time, open, high, low, close, volume")
-    bar, holding = read_bar(message, stream), read_holding(message, stream)
-    row = stream.push(bar)
-    return to_json(stream, row, stream.decide(holding) if row.decides else None)
+    return answer(stream, read_bar(message, stream), message)

@@ -203,7 +203,7 @@ def test_a_decision_has_what_a_broker_needs(opened):
         ({"volume": 1e308}, ("volume", "E+308")),
         ({"close": "1e999999999"}, ("close", "1e999999999")),  # as a whole number it fills memory
         ({"time": 10**30}, ("time", str(10**30))),
-        ({"position": {"side": "up", "entry": 1}}, ("position", "long or short")),
+        ({"position": {"side": "up", "entry": 1}}, ("position.side", "long", "short")),
         ({"position": {"side": "long", "entry": 1690, "stp": 1}}, ("stp", "stop")),
         ({"position": {"side": "long", "entry": 1690, "bars": 0}}, ("position.bars", "0")),
         ({"equity": "much"}, ("equity", "much")),
