@@ -43,7 +43,7 @@ from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.sources import bars_of, describe_conversion, load_rates, seconds_of, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
-from jaxtrade.types import IntrabarPath, MarketData, Quotes, SessionTable
+from jaxtrade.types import IntrabarPath, MarketData, Quotes, SessionTable, TickValue
 
 
 class Markets:
@@ -257,8 +257,7 @@ def build_market(
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, config))
     release_memory(bars)
-    bid, ask = bars.sides
-    base = price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
+    base = base_of(bars)
     table = float_table(host, bars, ids, tr_sum, schedule, config, base)
     del host
     rule = describe_conversion(contract)
@@ -275,17 +274,7 @@ def build_market(
         *([NO_VOLUME] if no_volume else []),
     )
     release_memory(bars)
-    data = MarketData(
-        **{name: getattr(bars, name) for name in PRICES},
-        tr_sum=tr_sum,  # type: ignore[arg-type]  # host leaves
-        bars_to_flat=bars_to_flat(bars, schedule),  # type: ignore[arg-type]
-        sessions=rows,
-        view=host_view(table, names, config.env.scaling, float(contract.tick_size), context, base),
-        fingerprint=None,  # type: ignore[arg-type]  # it is of what stands here
-        path=path,
-        ask=None if bars.ask is None else Quotes(**bars.ask._asdict()),
-        tick_value=value,
-    )
+    data = host_data(bars, config, schedule, rows, table, tr_sum, value, base).replace(path=path)
     digest = fingerprint(_arrays(data, table), contract)
     data = data.replace(fingerprint=words_of(digest))
     return Market(
@@ -297,6 +286,40 @@ def build_market(
         columns=columns,
         fingerprint=digest,
         notes=notes,
+    )
+
+
+def base_of(bars: Bars) -> int:
+    """Return the base of the prices of all sides (`price_base`). Raises DataError without one."""
+    bid, ask = bars.sides
+    return price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
+
+
+def host_data(
+    bars: Bars,
+    config: RunConfig,
+    schedule: Schedule,
+    sessions: SessionTable,
+    table: np.ndarray,
+    tr_sum: np.ndarray,
+    value: TickValue | None,
+    base: int,
+) -> MarketData:
+    """Return the arrays of a market as a pytree with NumPy leaves; its fingerprint is 0.
+
+    The arguments belong to the bars: their calendar and sessions, `Market.table`, `MarketData.tr_sum`,
+    `tick_values`, and what the close in the table is relative to.
+    """
+    env, tick = config.env, float(bars.contract.tick_size)
+    return MarketData(
+        **{name: getattr(bars, name) for name in PRICES},
+        tr_sum=tr_sum,  # type: ignore[arg-type]  # host leaves
+        bars_to_flat=bars_to_flat(bars, schedule),  # type: ignore[arg-type]
+        sessions=sessions,
+        view=host_view(table, env.features, env.scaling, tick, context_features(env.task), base),
+        fingerprint=np.zeros(8, np.uint32),  # type: ignore[arg-type]
+        ask=None if bars.ask is None else Quotes(**bars.ask._asdict()),
+        tick_value=value,
     )
 
 

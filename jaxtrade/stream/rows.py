@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bars import PRICES, Bars, Side
+from jaxtrade.data.bars import Bars, Side
 from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.calendar.sessions import bars_to_flat, feature_windows, schedule_of, window_ages
-from jaxtrade.data.device import fixed_columns, host_view, price_base, to_float32
+from jaxtrade.data.device import fixed_columns, to_float32
 from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import (
     FIXED_COLUMNS,
@@ -27,12 +27,12 @@ from jaxtrade.data.features.schema import (
     context_features,
     feature_spec,
 )
-from jaxtrade.data.market import Market, feature_input, history_needed
+from jaxtrade.data.market import Market, base_of, feature_input, history_needed, host_data
 from jaxtrade.data.sources import needs_rates, tick_values
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.formatting import iso
 from jaxtrade.parts import FEATURES
-from jaxtrade.types import MarketData, Quotes, SessionTable
+from jaxtrade.types import SessionTable, TickValue
 
 BY_DATE = ("vwap", "price_to_vwap")
 RANKED = "vol_percentile"
@@ -74,8 +74,6 @@ class StreamRows:
             )
         bars, last = market.bars, slice(-keep, None)
         self.config, self.bars, self.table = config, bars.rows(last), market.table[last].copy()
-        self.tr_sum = market.data.tr_sum[last]
-        self.value = jax.tree.map(lambda leaf: leaf[last], market.data.tick_value)
         self.schedule = schedule_of(bars, config.data.calendar)
         self.needed = history_needed(config)
         self.names = (*config.env.features, *context_features(config.env.task))
@@ -85,7 +83,9 @@ class StreamRows:
         self.means: dict[str, list[np.ndarray]] = {}
         for name in filter(features.recursion_of, self.names):
             self._feature(name, self.window)
-        self._keep(_base(self.bars), flat=False)
+        data = market.data
+        value = jax.tree.map(lambda leaf: leaf[last], data.tick_value)
+        self._keep(base_of(self.bars), data.tr_sum[last], value, flat=False)
 
     @property
     def bar(self) -> Bars:
@@ -95,7 +95,7 @@ class StreamRows:
     def push(self, bar: Bars) -> StreamRow:
         """Add one bar, and return its row.
 
-        bar: of length 1, of the same contract and length as the history; with the `legs` of all
+        bar: of length 1, of the same contract, length and sides as the history; with the `legs` of all
             contracts so far.
         Raises DataError, and changes nothing, if the bar does not follow the last one, lies outside
         the calendar, or its price is too far from the others for float32.
@@ -104,23 +104,14 @@ class StreamRows:
         ahead = int(bar.time[0]) - last
         if ahead <= 0 or ahead % bar.bar_seconds:
             raise DataError(
-                f"{bar.source}: a bar of {iso(bar.time[0])} after one of {iso(last)}: "
-                + (
-                    f"expected a later one, by a multiple of {bar.bar_seconds} s"
-                    if ahead > 0
-                    else "it is not newer; an old bar is never changed"
-                )
-            )
-        if (bar.ask is None) != (self.bars.ask is None):
-            raise DataError(
-                f"{bar.source}: the history has {'one side' if self.bars.ask is None else 'bid and ask'}, "
-                "and this bar has not; give bars of the same kind"
+                f"{bar.source}: a bar of {iso(bar.time[0])} after one of {iso(last)}: expected a newer one, "
+                f"by a multiple of {bar.bar_seconds} s; an old bar is never changed"
             )
         bars = _shift(self.bars, bar)
         dates = bars.trade_dates
         if dates[-1] != dates[-2] and config.data.calendar == "table":
             schedule = table_schedule(bar.contract, dates[0], dates[-1], bar.source)
-        base = _base(bars)
+        base = base_of(bars)
         # Nothing is refused from here on.
         self.bars, self.schedule = bars, schedule
         if np.diff(feature_windows(bars, schedule, config))[-1]:
@@ -153,13 +144,13 @@ class StreamRows:
         session = schedule.find(dates[-1:])[0] >= 0
         flat = bool(session and left == 0 and clock["to_flat"] >= 0)
         self.table = np.concatenate([self.table[1:], row[None]])
-        self.tr_sum = np.append(self.tr_sum[1:], tr_sum.astype(np.int32))
-        self.value = (  # no rate is known after those of the history
-            jax.tree.map(lambda leaf: np.append(leaf[1:], leaf[-1]), self.value)
+        value = (  # no rate is known after those of the history
+            jax.tree.map(lambda leaf: np.append(leaf[1:], leaf[-1]), self.kept.tick_value)
             if needs_rates(bar.contract)
             else tick_values(bars, None)
         )
-        self._keep(base, flat)
+        sums = np.append(self.kept.tr_sum[1:], tr_sum.astype(np.int32))
+        self._keep(base, sums, value, flat)
         decides = bool(ready and left >= 1 and clock["from_open"] >= 0)
         return StreamRow(bar, row[None], ready, decides, flat)
 
@@ -195,31 +186,15 @@ class StreamRows:
             found = features.compute_feature(window, name)
         return features.encode_feature(found, spec, window.close[-len(found) :])[-1:]
 
-    def _keep(self, base: int, flat: bool) -> None:
-        """Make `kept`, with prices relative to `base` where they become float32."""
-        bars, env, count = self.bars, self.config.env, len(self.bars)
-        self.table[:, 0] = bars.mid.close - base
-        # After the row `last` comes the flat bar.
+    def _keep(self, base: int, tr_sum: np.ndarray, value: TickValue | None, flat: bool) -> None:
+        self.table[:, 0] = self.bars.mid.close - base
+        count = len(self.bars)
+        # One session of all these bars; after its row `last` comes the flat bar.
         spans = (0, count, 0, count - 2 if flat else count - 1, 0)
-        self.kept = MarketData(
-            **{name: getattr(bars, name) for name in PRICES},
-            tr_sum=self.tr_sum,
-            bars_to_flat=bars_to_flat(bars, self.schedule),
-            sessions=SessionTable(
-                *(np.array([x], np.int32) for x in spans), complete=np.array([True])
-            ),
-            view=host_view(
-                self.table,
-                env.features,
-                env.scaling,
-                float(bars.contract.tick_size),
-                context_features(env.task),
-                base,
-            ),
-            fingerprint=np.zeros(8, np.uint32),
-            ask=None if bars.ask is None else Quotes(**bars.ask._asdict()),
-            tick_value=self.value,
-        )
+        table = [np.array([x], np.int32) for x in spans]
+        sessions = SessionTable(*table, complete=np.array([True]))  # type: ignore[arg-type]
+        made = self.bars, self.config, self.schedule, sessions, self.table, tr_sum, value, base
+        self.kept = host_data(*made)
 
 
 def _shift(bars: Bars, bar: Bars) -> Bars:
@@ -234,8 +209,3 @@ def _shift(bars: Bars, bar: Bars) -> Bars:
         time=append(bars.time, bar.time),
         volume=append(bars.volume, bar.volume),
     )
-
-
-def _base(bars: Bars) -> int:
-    bid, ask = bars.sides
-    return price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
