@@ -63,20 +63,17 @@ def run(args: Namespace) -> int:
     import_parts(args.modules)
     rundir.read_run(Path(args.run))
     keep_programs()
-    from jaxtrade.runs.decide import decide_bars, decide_line, open_stream
+    from jaxtrade.runs.decide import choose_policy, decide_bars, decide_line, read_bars
+    from jaxtrade.stream import Stream
 
-    choice: dict[str, Any] = {
-        "symbol": args.symbol,
-        "seed": args.seed,
-        "agent": args.agent,
-        "set": args.overrides,
-    }
+    config, policy = choose_policy(args.run, args.symbol, args.seed, args.agent)
+    bars = read_bars(config, args.history if live else args.bars, args.overrides)
     if not live:
         last = None if args.every else args.last or 1
-        for each in decide_bars(Path(args.run), args.bars, last, report, **choice):
+        for each in decide_bars(config, policy, bars, last, report):
             print(json.dumps(each, allow_nan=False), flush=True)
         return 0
-    stream, refused = open_stream(args.run, args.history, **choice), 0
+    stream, refused = Stream(config, bars, policy), 0
     for number, line in enumerate(sys.stdin, 1):
         try:
             found = decide_line(stream, line)

@@ -108,11 +108,12 @@ def choose_policy(
             "symbol alone; train a run of env.task=entry, manage or advised"
         )
     members = {contract_of(each.data).symbol: each for each in member_configs(config)}
-    wanted = next(iter(members)) if symbol is None and len(members) == 1 else str(symbol).upper()
-    if wanted not in members:
-        asked = "" if symbol is None else f"symbol {symbol}: this run has no such symbol; "
-        raise ConfigError(f"{run}: {asked}give symbol (--symbol) {' or '.join(members)}")
-    return members[wanted], stored.policy_of(seed, agent).for_symbol(wanted)
+    chosen = [name for name in members if symbol is None or name == symbol.upper()]
+    if len(chosen) != 1:
+        raise ConfigError(
+            f"{run}: symbol (--symbol) {symbol}: expected {' or '.join(members)}, which this run has"
+        )
+    return members[chosen[0]], stored.policy_of(seed, agent).for_symbol(chosen[0])
 
 
 def read_bars(config: RunConfig, bars: Bars | Path | str | None, overrides: Sequence[str]) -> Bars:
@@ -177,21 +178,24 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
         source="bar",
         notes=(),
     )
-    expiry, date = str(given.get("expiry") or ""), bar.trade_dates[0]
-    legs = bar.legs or (Leg(expiry, "start"),)
-    if expiry not in ("", legs[-1].expiry):
+    expiry, date = given.get("expiry"), bar.trade_dates[0]
+    if not expiry:
+        return bar
+    legs = bar.legs or (Leg(str(expiry), "start"),)
+    if str(expiry) != legs[-1].expiry:
         if date == last.trade_dates[0]:
             raise DataError(f"expiry = {expiry}: another contract may begin with a trade date only")
-        legs = (*legs, Leg(expiry, str(date)))
+        legs = (*legs, Leg(str(expiry), str(date)))
     return replace(bar, legs=legs)
 
 
 def read_time(time: Any) -> int:
     """Return the UTC seconds of a message's time. Raises DataError."""
-    seconds = time if type(time) is int else -1.0
-    with suppress(TypeError, ValueError, OverflowError):
-        moment = datetime.fromisoformat(time)
-        seconds = moment.timestamp() if moment.tzinfo else -1.0
+    seconds: float = time if type(time) is int else -1
+    if isinstance(time, str):
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(time)
+            seconds = moment.timestamp() if moment.tzinfo else -1
     if seconds % 1 or not 0 <= seconds < LATEST:
         raise DataError(
             f"time = {time!r}: expected the bar's open as YYYY-MM-DDTHH:MM:SS with an offset (Z, -05:00), "
@@ -286,25 +290,20 @@ def answer(stream: Stream, bar: Bars, report: Mapping[str, Any]) -> dict[str, An
 
 
 def decide_bars(
-    run: Path | str,
-    bars: Bars | Path | str | None = None,
+    config: RunConfig,
+    policy: LoadedPolicy,
+    series: Bars,
     last: int | None = 1,
     report: Mapping[str, Any] | None = None,
-    *,
-    symbol: str | None = None,
-    seed: int | None = None,
-    agent: int | None = None,
-    set: Sequence[str] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a run's policy does at the last bars of a series, as JSON values.
+    """Yield what a policy does at the last bars of a series, as JSON values.
 
+    config, policy: of `choose_policy`.
     last: their number; None: all bars after the first two that can be decided on.
     report: position and account at the close of the last bar (`read_holding`), which is then the
         only one. Without it the account is new and flat at every bar.
-    Others, and errors, as `open_stream`.
+    Raises as `Stream` and `read_holding`.
     """
-    config, policy = choose_policy(run, symbol, seed, agent)
-    series = read_bars(config, bars, set)
     schedule = schedule_of(series, config.data.calendar)
     first = decision_sessions(series, schedule, config).first
     earliest = int(first[0]) + 2 if len(first) else len(series)
@@ -326,7 +325,7 @@ def decide_line(stream: Stream, line: str) -> dict[str, Any]:
     """
     try:
         message = json.loads(line, parse_float=Decimal, parse_constant=Decimal)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"no JSON: {error}; expected one object on one line") from None
     if not isinstance(message, dict):
         raise DataError("expected an object with time, open, high, low, close, volume")

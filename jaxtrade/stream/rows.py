@@ -7,7 +7,7 @@ feature needs (`StreamRows._reach`). So it has the same bytes as that row of a m
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -186,7 +186,7 @@ class StreamRows:
             found = features.compute_feature(window, name)
         return features.encode_feature(found, spec, window.close[-len(found) :])[-1:]
 
-    def _keep(self, base: int, tr_sum: np.ndarray, value: TickValue | None, flat: bool) -> None:
+    def _keep(self, base: int, tr_sum: Any, value: TickValue | None, flat: bool) -> None:
         self.table[:, 0] = self.bars.mid.close - base
         count = len(self.bars)
         # One session of all these bars; after its row `last` comes the flat bar.
