@@ -107,11 +107,16 @@ class StreamRows:
                 f"{bar.source}: a bar of {iso(bar.time[0])} after one of {iso(last)}: expected a newer one, "
                 f"by a multiple of {bar.bar_seconds} s; an old bar is never changed"
             )
-        bars = _shift(self.bars, bar)
+        bars = _append(self.bars.rows(slice(1, None)), bar)
         dates = bars.trade_dates
         if dates[-1] != dates[-2] and config.data.calendar == "table":
             schedule = table_schedule(bar.contract, dates[0], dates[-1], bar.source)
         base = base_of(bars)
+        value = (  # no rate is known after those of the history
+            jax.tree.map(lambda leaf: np.append(leaf[1:], leaf[-1]), self.kept.tick_value)
+            if needs_rates(bar.contract)
+            else tick_values(bars, None)
+        )
         # Nothing is refused from here on.
         self.bars, self.schedule = bars, schedule
         if np.diff(feature_windows(bars, schedule, config))[-1]:
@@ -144,11 +149,6 @@ class StreamRows:
         session = schedule.find(dates[-1:])[0] >= 0
         flat = bool(session and left == 0 and clock["to_flat"] >= 0)
         self.table = np.concatenate([self.table[1:], row[None]])
-        value = (  # no rate is known after those of the history
-            jax.tree.map(lambda leaf: np.append(leaf[1:], leaf[-1]), self.kept.tick_value)
-            if needs_rates(bar.contract)
-            else tick_values(bars, None)
-        )
         sums = np.append(self.kept.tr_sum[1:], tr_sum.astype(np.int32))
         self._keep(base, sums, value, flat)
         decides = bool(ready and left >= 1 and clock["from_open"] >= 0)
@@ -197,15 +197,10 @@ class StreamRows:
         self.kept = host_data(*made)
 
 
-def _shift(bars: Bars, bar: Bars) -> Bars:
-    """Return the bars without the first, and with a later one."""
-
-    def append(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return np.append(old[1:], new)
-
+def _append(bars: Bars, bar: Bars) -> Bars:
     quotes = zip(bars.quotes, bar.quotes, strict=True)
     return bar.with_quotes(
-        *(Side(*map(append, *both)) for both in quotes),
-        time=append(bars.time, bar.time),
-        volume=append(bars.volume, bar.volume),
+        *(Side(*map(np.append, *both)) for both in quotes),
+        time=np.append(bars.time, bar.time),
+        volume=np.append(bars.volume, bar.volume),
     )

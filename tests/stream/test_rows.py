@@ -115,8 +115,9 @@ def stream(name, cut, end):
     for at in range(cut, end):
         row = rows.push(known_legs(bars.rows(slice(at, at + 1))))
         assert alike(row.table, market.table[at : at + 1]), at
-        kept = jax.tree.map(lambda leaf, at=at: leaf[at + 1 - KEEP : at + 1], whole)
-        assert jax.tree.all(jax.tree.map(alike, arrays(rows.kept), kept)), at
+        if at % 10 == 0 or at > end - 3:  # so every row is compared twice
+            kept = jax.tree.map(lambda leaf, at=at: leaf[at + 1 - KEEP : at + 1], whole)
+            assert jax.tree.all(jax.tree.map(alike, arrays(rows.kept), kept)), at
         if rows.kept.tick_value is not None:
             times, over = rows.kept.tick_value.times, rows.kept.tick_value.over
             assert times[-1] / over[-1] == value.times[at] / value.over[at]
