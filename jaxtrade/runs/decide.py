@@ -121,8 +121,6 @@ def read_bars(config: RunConfig, bars: Bars | Path | str | None, overrides: Sequ
     if isinstance(bars, Bars):
         return bars
     if bars is not None:
-        if not Path(bars).is_file():
-            raise DataError(f"{bars}: no such file; expected bars (CSV, CSV.gz or Parquet)")
         keys = {"source": "file", "file": str(bars), "start": None, "end": None, "quotes": None}
         config = changed_config(config, {f"data.{key}": value for key, value in keys.items()})
     return bars_of(changed_config(config, overrides) if overrides else config)

@@ -24,7 +24,7 @@ class Witness:
 
         def decided(seen):
             found = decide_at(seen)
-            row = times[int(stream.row.bar.time[0])]
+            row = times[int(stream.rows.bar.time[0])]
             self.rows[row] = {"seen": seen, "action": found.action, "account": engine.now.number}
             self.orders.append((found.order, row))
             return found

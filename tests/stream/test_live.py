@@ -154,41 +154,48 @@ def test_a_decision_has_what_a_broker_needs(opened):
     assert flat["state"] == "decision"
     assert flat["closes"] > flat["time"]
     assert flat["close"] == bars.close[at] / 4
-    assert flat["observation_sha256"] == policy["observation_sha256"]
-    assert flat["actions_sha256"] == policy["actions_sha256"]
+    assert {key: flat[key] for key in ("observation_sha256", "actions_sha256")}.items() <= (
+        policy.items()
+    )
     assert flat["policy_sha256"] == policy_digest(jaxtrade.load_policy(OLD).policy)
     assert list(flat["mask"]) == list(flat["probabilities"]) == policy["actions"]["names"]
-    assert flat["mask"]["BUY"]
-    assert not flat["mask"]["CLOSE"]
+    assert (flat["mask"]["BUY"], flat["mask"]["CLOSE"]) == (True, False)
     assert sum(flat["probabilities"].values()) == pytest.approx(1, abs=1e-6)
-    assert (
-        max(flat["probabilities"], key=lambda name: flat["probabilities"][name]) == flat["action"]
-    )
-    if flat["action"] in ("BUY", "SELL"):
-        side = 1 if flat["action"] == "BUY" else -1
+    assert max(flat["probabilities"], key=flat["probabilities"].get) == flat["action"]
+    if side := {"BUY": 1, "SELL": -1}.get(flat["action"]):
         assert flat["order"] == {"side": flat["action"].lower(), "quantity": 1}
         assert side * (flat["close"] - flat["stop"]) > 0 > side * (flat["close"] - flat["target"])
 
     close = bars.close[at + 1] / 4
-    held = {
-        "side": "long",
-        "entry": close - 10,
-        "stop": close - 20,
-        "target": close + 30,
-        "bars": 5,
-    }
-    report = line_of(bars, at + 1, position=held, equity=50_500, high_water=50_600)
-    in_position = decide_line(stream, json.dumps(report))
-    assert in_position["mask"]["CLOSE"]
-    assert not in_position["mask"]["BUY"]
-    assert in_position["mask"]["MOVE_STOP_TO_BREAKEVEN"]
-    if in_position["action"] == "CLOSE":
-        assert in_position["order"] == {"side": "sell", "quantity": 1}
-    else:
-        assert in_position["order"] is None
-        assert in_position["target"] == close + 30
-    moved = in_position["action"] == "MOVE_STOP_TO_BREAKEVEN"
-    assert in_position["stop"] in ((close - 10 + 0.25,) if moved else (close - 20, None))
+    held = {"side": "long", "entry": close - 10, "stop": close - 20, "target": close + 30}
+    account = {"position": held | {"bars": 5}, "equity": 50_500, "high_water": 50_600}
+    found = decide_line(stream, json.dumps(line_of(bars, at + 1, **account)))
+    assert (found["mask"]["BUY"], found["mask"]["CLOSE"]) == (False, True)
+    assert found["mask"]["MOVE_STOP_TO_BREAKEVEN"]
+    closed = {"side": "sell", "quantity": 1}, None, None
+    kept, moved = (None, close - 20, close + 30), (None, close - 10 + 0.25, close + 30)
+    expected = {"CLOSE": closed, "MOVE_STOP_TO_BREAKEVEN": moved}.get(found["action"], kept)
+    assert (found["order"], found["stop"], found["target"]) == expected
+
+
+def test_levels_are_those_after_the_order():
+    """In ticks, at this close: of a new bracket, of one that is moved, and none after a close."""
+    config, bars, _, env, _ = world("manage")
+    stream = Stream(config, bars.rows(slice(0, 3000)))
+    close = int(bars.close[2999])
+    holding = ReportedPosition(1, close - 40, stop=close - 80, target=close + 120)
+
+    def levels(name, holding=holding):
+        state = stream.see(holding).state
+        found = live._order(env, stream.params, state, np.int32(env.actions.index(name)))
+        return found[0], *map(int, found[1])
+
+    assert levels("HOLD")[1:] == (close - 80, close + 120)
+    assert levels("MOVE_STOP_TO_BREAKEVEN")[1:] == (close - 39, close + 120)
+    assert levels("CLOSE")[1:] == (0, 0)
+    order, stop, target = levels("SELL", ReportedPosition())
+    assert (stop, target) == (close + int(order.stop_ticks), close - int(order.target_ticks))
+    assert stop > close > target
 
 
 @pytest.mark.parametrize(
@@ -224,14 +231,9 @@ def test_a_faulty_line_is_refused_and_changes_nothing(opened, change, facts):
 def test_lines_come_in_and_go_out(monkeypatch, capsys):
     """A bad line and an old bar are answered and counted, and the next bar is decided on."""
     bars = bars_of(make_config({}))
-    monday = line_of(bars, len(bars) - 1, time="2013-10-14T10:00:00-04:00")
-    lines = [
-        json.dumps(monday),
-        "{",
-        json.dumps(monday),
-        json.dumps(monday | {"time": "2013-10-14T14:01:00Z"}),
-    ]
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    monday = json.dumps(line_of(bars, len(bars) - 1, time="2013-10-14T10:00:00-04:00"))
+    later = monday.replace("10:00:00-04:00", "14:01:00Z")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([monday, "[" * 9999, monday, later])))
     assert main(["decide", str(OLD), "--bars", "-"]) == 2
     out, err = capsys.readouterr()
     first, bad, old, last = map(json.loads, out.splitlines())
