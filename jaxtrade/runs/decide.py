@@ -307,8 +307,8 @@ def decide_bars(
     earliest = int(first[0]) + 2 if len(first) else len(series)
     begin = shown = earliest if last is None else max(len(series) - last, earliest)
     if policy.has_memory and begin < len(series):  # which remembers the session so far
-        day = np.searchsorted(series.date_starts, begin, side="right") - 1
-        begin = max(int(series.date_starts[day]), earliest)
+        dates = series.trade_dates
+        begin = max(int(np.searchsorted(dates, dates[begin])), earliest)
     stream = Stream(config, series.rows(slice(0, begin)), policy)
     for at in range(begin, len(series)):
         found = answer(stream, series.rows(slice(at, at + 1)), report or {})
