@@ -1,10 +1,10 @@
 """The same orders in NautilusTrader's simulated exchange, to compare fills.
 
-It runs in a process of its own (`nautilus_child.py`). It is an exchange that others wrote, fed bar
-by bar by its backtest engine, so it gives the same fills every time, for a file and for a live
-feed. Nothing here reaches a market. Account and flat time stay ours: at a liquidation it is told
-the level, and at a forced exit the bar at whose close to leave. Commissions are ours as well, in
-mills: it keeps whole cents.
+It runs in a process of its own (`nautilus_child.py`). It is an exchange that others wrote, fed by
+its backtest engine, so it gives the same fills every time, for a file and for a live feed. Nothing
+here reaches a market. A bar is shown as quotes: its open, and every tick from there to one extreme,
+to the other and to the close, so that stops and targets are met at their levels. Account, slippage,
+levels and flat time stay ours. Commissions are ours as well, in mills: it keeps whole cents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +24,61 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.paper.broker import BrokerFill, BrokerState, HaltError, Intent, TradedBar
 
 GAP, CHILD = ("target", "limit"), Path(__file__).with_name("nautilus_child.py")
-FORCED = ("flat", "end_of_data")
+FORCED = {"flat", "end_of_data"}
 # Difference of fills: its rule.
 DIFFERENCES = {
     "target_gap": "a bar opens beyond the target: it fills at the limit there, at the open here",
     "order_in_bar": "intrabar = path: second bars show the order here; there the stop comes first",
     "other": "none is declared",
 }
+CLOSE = ("market", None)
+Step = tuple[list[Any] | None, list[tuple[int, int]]]  # of the child
 
 
-def step_of(moved: TradedBar, slippage: int, nearer_extreme: bool, again: bool) -> dict[str, Any]:
-    """Describe a bar and its orders for the child.
+def steps_of(moved: TradedBar, slippage: int, nearer_extreme: bool) -> list[Step]:
+    """Describe a bar and its orders for the child."""
+    order, before, quotes = moved.order, moved.before, moved.bar.quotes
+    bid, ask = ([int(price[0]) for price in quotes[side]] for side in (0, -1))
+    fills = {fill.why: fill for fill in moved.fills}
 
-    again: the bar has been played, and now turns out to be the last of its session.
-    """
-    order, before, bar = moved.order, moved.before, moved.bar
-    sides = [[int(price[0]) for price in side] for side in bar.quotes]
-    moves = int(order.move_stop) != KEEP_STOP
-    stop = int(order.move_stop if moves else before.stop)
-    guards = [
-        fill.price + (slippage if fill.quantity < 0 else -slippage)
-        for fill in moved.fills
-        if fill.why == "liquidation"
-    ]
-    return {
-        "time": int(bar.time[0]),
-        "sides": [sides[0], sides[-1]],
-        "exit": any(fill.why == "order" for fill in moved.fills),
-        "enter": [fill.quantity for fill in moved.fills if fill.why == "entry"],
-        "bracket": [int(order.stop_ticks) or None, int(order.target_ticks) or None],
-        "stop": stop if abs(stop) < NO_LEVEL else None,
-        "guard": guards[0] if guards else None,
-        "force": any(fill.why in FORCED for fill in moved.fills),
-        "nearer_extreme": nearer_extreme,
-        "again": again,
-    }
+    def protect(stop: int, target: int) -> list[Any]:
+        """Order the stop, or what liquidates before it, and the target."""
+        if guard := fills.get("liquidation"):
+            side = 1 if held > 0 else -1
+            stop = side * max(side * stop, side * guard.price + slippage)
+        orders = ("stop_market", None, stop), ("limit", None, target)
+        return [each for each in orders if 0 < each[-1] < NO_LEVEL]
+
+    held, leaves = int(before.quantity), [CLOSE] if "order" in fills else []
+    opened, steps = [(bid[0], ask[0])], list[Step]()
+    if held:  # just before the open
+        stop = before.stop if int(order.move_stop) == KEEP_STOP else order.move_stop
+        steps.append(([] if leaves else protect(int(stop), int(before.target)), []))
+        held = 0 if leaves else held
+    if entry := fills.get("entry"):
+        held, side = entry.quantity, 1 if entry.quantity > 0 else -1
+        stop, target = (side * (int(x) or NO_LEVEL) for x in (order.stop_ticks, order.target_ticks))
+        base = entry.price - side * slippage
+        steps.append(([*leaves, ("market", held)], opened))
+        steps.append((protect(base - stop, base + target), opened))
+    else:
+        steps.append((leaves or None, opened))
+    return [*steps, (None, path_of(bid, ask, held, nearer_extreme))]
+
+
+def path_of(
+    bid: Sequence[int], ask: Sequence[int], held: int, nearer_extreme: bool
+) -> list[tuple[int, int]]:
+    """Return the quotes after the open, tick by tick on the side on which a position leaves."""
+    start, high, low, close = bid if held > 0 else ask
+    extremes = sorted((low, high), reverse=held < 0)  # the adverse one first
+    if nearer_extreme:
+        extremes.sort(key=lambda level: abs(level - start))
+    spread, path = ask[0] - bid[0], list[int]()
+    for here, there in pairwise((start, *extremes, close) if held else ()):
+        way = 1 if there > here else -1
+        path += range(here + way, there + way, way)
+    return [(at, at + spread) if held > 0 else (at - spread, at) for at in path]
 
 
 def differences(
@@ -80,7 +100,7 @@ class NautilusBroker:
     Raises ConfigError where the package is absent.
 
     slippage: ticks. intrabar: `env.intrabar`.
-    found: UTC seconds of a bar -> how many fills it has here, and how those differ.
+    found: UTC seconds of a bar -> its fills here and there.
     """
 
     def __init__(self, slippage: int, intrabar: str) -> None:
@@ -89,11 +109,9 @@ class NautilusBroker:
                 "--engine nautilus: needs the package nautilus_trader and Python 3.13; pip install "
                 "'jaxtrade[nautilus]'"
             )
-        self.slippage, self.intrabar = slippage, intrabar
-        self.found = dict[int, tuple[int, list[str]]]()
-        self._fills, self._time, self._known = list[BrokerFill](), 0, BrokerState(0, frozenset())
-        command = [sys.executable, "-P", str(CHILD), str(slippage)]
-        pipe = subprocess.PIPE
+        self.slippage, self.intrabar, self._orders = slippage, intrabar, set[str]()
+        self.found = dict[int, tuple[list[BrokerFill], list[BrokerFill]]]()
+        command, pipe = [sys.executable, "-P", str(CHILD)], subprocess.PIPE
         self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
     def connect(self) -> None:
@@ -101,38 +119,41 @@ class NautilusBroker:
 
     def submit(self, intents: Sequence[Intent]) -> None:
         """Note orders; they are filled in the bar that `follow` brings."""
-        orders = self._known.orders | {intent.id for intent in intents}
-        self._known = self._known._replace(orders=orders)
+        self._orders |= {intent.id for intent in intents}
 
     def follow(self, moved: TradedBar) -> None:
         """Play a bar. Raises HaltError if the process has ended."""
         into, out = self._child.stdin, self._child.stdout
         assert into and out  # noqa: PT018
-        time = int(moved.bar.time[0])
-        again, self._time = time == self._time, time
-        step = step_of(moved, self.slippage, self.intrabar == "nearer_extreme", again)
-        print(json.dumps(step), file=into, flush=True)
+        time, steps, fills = int(moved.bar.time[0]), list[Step](), list[BrokerFill]()
+        if time in self.found:  # it turns out to be the last of its session
+            fills = self.found[time][1]
+        else:
+            steps = steps_of(moved, self.slippage, self.intrabar == "nearer_extreme")
+        if FORCED & {fill.why for fill in moved.fills}:
+            steps.append(([CLOSE], []))
+        print(json.dumps(steps), file=into, flush=True)
         if not (line := out.readline()):
             raise HaltError("the process of NautilusTrader has ended; see what it printed")
-        new = [BrokerFill(*fill) for fill in json.loads(line)]
-        self._fills = self._fills + new if again else new
-        held = self._known.quantity + sum(fill.quantity for fill in new)
-        self._known = self._known._replace(quantity=held)
-        kinds = differences(moved.fills, self._fills, self.intrabar)
-        self.found[time] = len(moved.fills), kinds
+        for quantity, price, kind in json.loads(line):
+            worse = 0 if kind == "limit" else self.slippage if quantity > 0 else -self.slippage
+            fills = [*fills, BrokerFill(quantity, price + worse, kind)]
+        self.found[time] = moved.fills, fills
 
     def counts(self) -> dict[str, int]:
         """Count the fills here, and how they differ there."""
-        kinds = Counter(kind for _, kinds in self.found.values() for kind in kinds)
-        return {"fills": sum(fills for fills, _ in self.found.values()), **kinds}
+        pairs = self.found.values()
+        kinds = Counter(kind for pair in pairs for kind in differences(*pair, self.intrabar))
+        return {"fills": sum(len(ours) for ours, _ in pairs), **kinds}
 
     def poll(self) -> Sequence[BrokerFill]:
         """Return the fills of the newest bar."""
-        return self._fills
+        return next((fills for _, fills in reversed(self.found.values())), [])
 
     def snapshot(self) -> BrokerState:
         """Return what the exchange holds."""
-        return self._known
+        held = sum(fill.quantity for _, fills in self.found.values() for fill in fills)
+        return BrokerState(held, frozenset(self._orders))
 
     def close(self) -> None:
         """End the process."""

@@ -44,8 +44,8 @@ def order(quantity=0, stop=0, target=0, move=KEEP_STOP):
     )
 
 
-def at(quantity=0, stop=NO_LEVEL):
-    return SimpleNamespace(quantity=quantity, stop=stop)
+def at(quantity=0, stop=NO_LEVEL, target=NO_LEVEL):
+    return SimpleNamespace(quantity=quantity, stop=stop, target=target)
 
 
 def replay(moves, slippage, intrabar):
@@ -71,7 +71,9 @@ LONG = TradedBar(
 
 
 def then(*fills, prices, order=order(1), stop=395):  # noqa: B008
-    return TradedBar(bar(1, prices), order, at(1, stop), at(0 if fills else 1, stop), list(fills))
+    return TradedBar(
+        bar(1, prices), order, at(1, stop, 408), at(0 if fills else 1, stop), list(fills)
+    )
 
 
 CASES = {
@@ -116,6 +118,7 @@ def child():
 @pytest.mark.parametrize("case", CASES)
 def test_one_exit(case, child):
     moved, child.intrabar, expected = CASES[case]
+    child.found.clear()
     child.follow(LONG)
     assert filled([child.poll()]) == [[(1, 401, "market")]]
     child.follow(moved)
