@@ -60,9 +60,9 @@ def open_exchange(trader):
 def show(engine, second, quotes):
     """Show quotes from a second on, one a second: in less time it refuses so many orders."""
     data = []
-    for at, quote in enumerate(quotes, second):
-        prices = [m.Price(tick, 0) for tick in quote]
-        data.append(m.QuoteTick(ID, *prices, DEEP, DEEP, at * 10**9, at * 10**9))
+    for at, (bid, ask) in enumerate(quotes, second):
+        time, bid, ask = at * 10**9, m.Price(bid, 0), m.Price(ask, 0)
+        data.append(m.QuoteTick(ID, bid, ask, DEEP, DEEP, time, time))
     engine.add_data(data)
     engine.run(streaming=True)
     engine.clear_data()

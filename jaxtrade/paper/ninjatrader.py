@@ -4,8 +4,8 @@ Never run against NinjaTrader: written after its documentation (order instructio
 information update files of the Automated Trading Interface), and tested with a fake of its folder.
 
 Each file is written elsewhere and renamed into `incoming`, because NinjaTrader reads a file the
-instant that it appears. `jaxtrade/` beside it notes what was sent, before it is, so an order goes
-out once at most, also where a restart of NinjaTrader has emptied `outgoing`.
+instant that it appears. `jaxtrade/sent.json` beside it notes what is sent, before it is, so an order
+goes out once at most, also where a restart of NinjaTrader has emptied `outgoing`.
 """
 
 from __future__ import annotations
@@ -57,43 +57,46 @@ class NinjaTraderFiles:
             raise ConfigError(
                 f"--sink ninjatrader:{folder}: expected a folder with incoming, outgoing"
             )
-        self.folder, self.sent, self.tick = folder, folder / "jaxtrade", contract.tick_size
+        self.folder, self.tick = folder, contract.tick_size
         self._market = {"account": named[0], "instrument": named[1]}
-        self._last = self.sent / "position.json"
+        self._close = instruction("CLOSEPOSITION", **self._market)
+        self._file = folder / "jaxtrade" / "sent.json"
+        self._sent: dict[str, list[str]] = {}  # name -> lines
         self._position: dict[str, Any] = {}  # the entry that is open or on its way
 
     def connect(self) -> None:
         """Begin to send."""
-        self.sent.mkdir(exist_ok=True)
-        if self._last.exists():
-            self._position = json.loads(self._last.read_text())
+        self._file.parent.mkdir(exist_ok=True)
+        if self._file.exists():
+            self._sent, self._position = json.loads(self._file.read_text())
 
     def submit(self, intents: Sequence[Intent]) -> None:
         """Write orders: an entry and its provisional stop are one file.
 
         Raises HaltError for an order that was sent.
         """
-        for intent in intents:
-            if self._note_of(intent.id).exists():
-                raise HaltError(f"order {intent.id} was sent twice")
-            order, wanted, known = intent.order, intent.quantity, self._position
+        for name, _, wanted, order, close in intents:
+            if name in self._sent:
+                raise HaltError(f"order {name} was sent twice")
+            known, lines = self._position, list[str]()
             if known and wanted * known["quantity"] > 0:
-                moves = int(order.move_stop) != KEEP_STOP
-                self._write(intent.id, [self._change_stop(int(order.move_stop))] if moves else [])
-                continue
-            lines = []
-            if known or self.snapshot().quantity:
-                lines.append(instruction("CLOSEPOSITION", **self._market))
-            brackets = int(order.stop_ticks), int(order.target_ticks)
-            position = {"id": intent.id, "quantity": wanted, "brackets": brackets}
-            self._keep(position if wanted else {})
-            if wanted:
-                lines.append(self._place(wanted, intent.id, type="MARKET"))
-                if brackets[0]:
-                    level = intent.close - _sign(wanted) * brackets[0]
-                    stop = {"type": "STOPMARKET", "stop": self._price(level), "oco": intent.id}
-                    lines.append(self._place(-wanted, intent.id + "s", **stop))
-            self._write(intent.id, lines)
+                if int(order.move_stop) != KEEP_STOP:
+                    lines.append(self._change_stop(int(order.move_stop)))
+            else:
+                if known or self.snapshot().quantity:
+                    lines.append(self._close)
+                side = 1 if wanted > 0 else -1
+                stop, target = -side * int(order.stop_ticks), side * int(order.target_ticks)
+                known = {"id": name, "quantity": wanted, "stop": stop, "target": target}
+                self._position = known if wanted else {}
+                if wanted:
+                    lines.append(self._place(wanted, name, "MARKET"))
+                if wanted and stop:
+                    level = self._price(close + stop)
+                    lines.append(
+                        self._place(-wanted, name + "s", "STOPMARKET", stop=level, oco=name)
+                    )
+            self._send(name, lines)
 
     def follow(self, moved: TradedBar) -> None:
         """Move a stop that trails, and leave where our account is flat."""
@@ -101,54 +104,51 @@ class NinjaTraderFiles:
         if not known:
             return
         if not int(moved.after.quantity):
-            self._write(known["id"] + "x", [instruction("CLOSEPOSITION", **self._market)])
-            self._keep({})
+            self._position = {}
+            self._send(known["id"] + "x", [self._close])
         elif stop != int(moved.before.stop) and int(moved.before.quantity) and abs(stop) < NO_LEVEL:
-            self._write(f"{known['id']}s{stop}", [self._change_stop(stop)])
+            self._send(f"{known['id']}s{stop}", [self._change_stop(stop)])
 
     def poll(self) -> Sequence[BrokerFill]:
         """Once an entry is filled, move its stop and place its target around the fill."""
         known = self._position
         name = known.get("id", "")
-        if not known or self._note_of(name + "b").exists():
+        if not known or name + "b" in self._sent:
             return []
         state = self._read(f"{name}.txt")
         if state[0] in ENDED:
-            self._write(name + "b", [instruction("CANCEL", id=name + "s")])
-            self._keep({})
+            self._position = {}
+            self._send(name + "b", [instruction("CANCEL", id=name + "s")])
         if state[0] != "FILLED":
             return []
         fill, quantity = round(float(state[2]) / float(self.tick)), known["quantity"]
-        side, (stop, target) = _sign(quantity), known["brackets"]
-        lines = [self._change_stop(fill - side * stop)] if stop else []
-        if target:
-            limit = {"type": "LIMIT", "limit": self._price(fill + side * target), "oco": name}
-            lines.append(self._place(-quantity, name + "t", **limit))
-        self._write(name + "b", lines)
+        lines = [self._change_stop(fill + known["stop"])] if known["stop"] else []
+        if known["target"]:
+            level = self._price(fill + known["target"])
+            lines.append(self._place(-quantity, name + "t", "LIMIT", limit=level, oco=name))
+        self._send(name + "b", lines)
         return [BrokerFill(quantity, fill, "entry")]
 
     def snapshot(self) -> BrokerState:
         """Return the position that NinjaTrader reports, 0 without a report, and what was sent."""
         account, instrument = self._market["account"], self._market["instrument"]
         found = self._read(f"{instrument}*_{account}_Position.txt")
-        quantity = {"LONG": 1, "SHORT": -1}.get(found[0], 0) and int(found[1])
-        orders = frozenset(path.stem for path in self.sent.glob("*.txt"))
-        return BrokerState(-quantity if found[0] == "SHORT" else quantity, orders)
+        side = {"LONG": 1, "SHORT": -1}.get(found[0], 0)
+        return BrokerState(side * int(found[1]), frozenset(self._sent))
 
     def close(self) -> None:
         """Leave orders and position as they are."""
 
     def _read(self, pattern: str) -> list[str]:
-        """Return the fields of a file of `outgoing`; one empty field if there is none."""
+        """Return the fields of a file of `outgoing`."""
         for path in (self.folder / "outgoing").glob(pattern):
-            fields = path.read_text().strip().split(";")
-            return [field.strip().upper() for field in fields]
-        return [""]
+            return [field.strip().upper() for field in path.read_text().split(";")]
+        return ["", "0"]
 
-    def _place(self, quantity: int, name: str, **fields: object) -> str:
+    def _place(self, quantity: int, name: str, kind: str, **fields: object) -> str:
         action = "BUY" if quantity > 0 else "SELL"
-        about = {**self._market, "action": action, "qty": abs(quantity), "tif": "DAY", "id": name}
-        return instruction("PLACE", **about, **fields)
+        about = {"action": action, "qty": abs(quantity), "type": kind, "tif": "DAY", "id": name}
+        return instruction("PLACE", **self._market, **about, **fields)
 
     def _change_stop(self, level: int) -> str:
         """Return the change of the stop; 0 leaves a field as it is."""
@@ -158,25 +158,14 @@ class NinjaTraderFiles:
     def _price(self, level: int) -> str:
         return f"{level * self.tick:f}"
 
-    def _note_of(self, name: str) -> Path:
-        return self.sent / f"{name}.txt"
-
-    def _keep(self, position: dict[str, Any]) -> None:
-        self._position = position
-        digests.write_whole(self._last, json.dumps(position))
-
-    def _write(self, name: str, lines: Sequence[str]) -> None:
-        """Note the lines, then send them, once."""
-        if self._note_of(name).exists():
+    def _send(self, name: str, lines: list[str]) -> None:
+        """Note the lines and the position, then send them, once."""
+        if name in self._sent:
             return
-        text = "".join(line + "\n" for line in lines)
-        digests.write_whole(self._note_of(name), text)
+        self._sent[name] = lines
+        digests.write_whole(self._file, json.dumps([self._sent, self._position]))
         if lines:
-            waiting = self.sent / f"{name}.part"
-            waiting.write_text(text)
-            number = sum(1 for _ in self.sent.glob("*.txt"))  # names in the order of writing
+            waiting = self._file.with_name(f"{name}.part")
+            waiting.write_text("".join(line + "\n" for line in lines))
+            number = len(self._sent)  # names in the order of writing
             os.replace(waiting, self.folder / "incoming" / f"oif{number:08}{name}.txt")
-
-
-def _sign(quantity: int) -> int:
-    return 1 if quantity > 0 else -1
