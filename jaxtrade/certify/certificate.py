@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxtrade.advisor.host.journal import chain_line, read_chain
 from jaxtrade.advisor.host.types import canonical
-from jaxtrade.certify.paths import (
-    ROWS,
-    Watched,
-    compare,
-    describe_weights,
-    evaluate,
-    run_export,
-    trade,
-)
+from jaxtrade.certify.paths import ROWS, Watched, compare, evaluate, paths_of, trade
+from jaxtrade.data.contracts import contract_of
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.policy import load_policy, policy_digest
-from jaxtrade.export.graph import weights_of
+from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.export.make import export_policy
+from jaxtrade.paper.nautilus import NautilusBroker
 from jaxtrade.progress.screen import Screen
 from jaxtrade.reporting import page
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.decide import choose_policy
 from jaxtrade.runs.evaluate import held_out, open_run
-from jaxtrade.runs.stored_run import chosen_number, policy_path
+from jaxtrade.runs.stored_run import chosen_number
 from jaxtrade.storage import digests
 from jaxtrade.text import several
 
 FORMAT = 1
 FILE, PAGE = "certificate.json", "certificate.html"
-
-
-def digest(run: Path, number: int, config: Any, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a certificate is about, as digests: policy, bars, rules and code."""
-    return {
-        "policy": policy_digest(load_policy(policy_path(run, config, number)).policy),
-        "bars": manifest["data_sha256"],
-        "rules": manifest["config_sha256"],
-        "code": files.digest_code(rundir.PACKAGE),
-    }
 
 
 def certify(
@@ -79,34 +60,28 @@ def certify(
     setup, manifest = open_run(run, advisor=False)
     number, stack = chosen_number(setup.config, seed, agent), setup.stack
     held_out(setup, split)
-    name = next(each for each in setup.symbols if symbol in (None, each) or each == symbol.upper())
+    name = contract_of(config.data).symbol
     own = setup.symbols[name]
-    sessions = own.splits[split]
     screen.phase("evaluating", split)
-    expected, shown = evaluate(setup, loaded, number, name, split)
-    market = own.single
-    ids = np.asarray(sessions.ids)[: int(sessions.count)]
-    table = jax.device_get(market.data.sessions)
-    first, last = int(table.start[ids.min()]), int(table.last[ids.max()]) + 2
-    screen.phase("streaming", name, 1 + (last - first) // 100)
-    stream = Watched(config, market.bars.rows(slice(0, first)), loaded)
-    bars = market.bars.rows(slice(first, last))
-    dates = own.dates(split)
-    exchange = find_spec("nautilus_trader") is not None
-    acts, declared = trade(stream, bars, dates, bool(table.complete[ids.max()]), exchange, screen)
+    expected = evaluate(setup, loaded, number, name, split)
+    bars, dates = own.single.bars, own.dates(split)
+    trades = np.isin(bars.trade_dates, dates)
+    first, *_, last = np.flatnonzero(trades)
+    ahead = slice(first, last + 2)  # the bar after the last session shows that it is over
+    stream = Watched(config, bars.rows(slice(0, first)), loaded)
+    given = stream.contract.slippage_ticks, config.env.intrabar
+    sinks = [NautilusBroker(*given)] if find_spec("nautilus_trader") else []
+    screen.phase("streaming", name, len(bars.time[ahead]))
+    trade(stream, bars.rows(ahead), trades[ahead], sinks, screen)
     symbols = [name] if len(setup.symbols) > 1 else []
     folder = stack.folder((out or run / "certificate").joinpath(*symbols), number)
     folder.mkdir(parents=True, exist_ok=True)
     screen.phase("exporting", "to NumPy")
     export = stack.folder(run / "export" / "-".join(["npz", *symbols]), number)
     if not export.exists():
-        export = export_policy(
-            run, "npz", folder / "export", seed=seed, agent=agent, symbol=symbol, evaluation=False
-        )
-    screen.phase("running", "the export in NumPy")
-    acts["NumPy export"] = run_export(export, shown, stream.begun)
-    expected[min(expected)]["weights"] = describe_weights(weights_of(loaded))
-    paths = {path: compare(expected, each, declared.get(path, {})) for path, each in acts.items()}
+        which = {"seed": seed, "agent": agent, "symbol": symbol}
+        export = export_policy(run, "npz", folder / "export", **which, evaluation=False)
+    paths = paths_of(expected, stream, sinks, export)
     about = {
         "format": FORMAT,
         "run": run.resolve().name,
@@ -117,44 +92,35 @@ def certify(
         "decisions": len(expected),
         "fills": sum(len(each["fills"]) for each in expected.values()),
     }
-    known = digest(run, number, setup.config, manifest)
-    entries = list_entries(about, known, manifest["git"], paths)
-    write(folder, entries)
-    return entries
-
-
-def list_entries(
-    about: Mapping[str, Any], known: Mapping[str, str], trained_by: str, paths: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return the entries of a certificate. paths: name -> of `compare`."""
-    versions = {"trained_by": trained_by, "certified_by": rundir.commit()}
-    counts = [each for path in paths.values() for each in path["compared"].values()]
-    return [
+    known = {
+        "policy": policy_digest(loaded.policy),
+        "bars": manifest["data_sha256"],
+        "rules": manifest["config_sha256"],
+        "code": files.digest_code(rundir.PACKAGE),
+    }
+    versions = {"trained_by": manifest["git"], "certified_by": rundir.commit()}
+    found = [{"path": name, **compare(path)} for name, path in paths.items()]
+    undeclared = sum(each["different"] for path in found for each in path["compared"].values())
+    entries = [
         {"kind": "certificate", **about},
         {"kind": "digests", **known},
         {"kind": "versions", **versions, **rundir.facts()["versions"]},
-        *({"kind": "path", "path": path, **found} for path, found in paths.items()),
-        {"kind": "verdict", "undeclared": sum(each["different"] for each in counts)},
+        *({"kind": "path", **each} for each in found),
+        {"kind": "verdict", "undeclared": undeclared},
     ]
+    given = {"entries": entries, "head": write(folder / FILE, entries), "rows": ROWS}
+    digests.write_whole(folder / PAGE, page.document("certificate.html", ("theme.js",), **given))
+    return entries
 
 
-def write(folder: Path, entries: list[dict[str, Any]]) -> None:
-    """Write certificate.json, a JSON array of the lines of a hash chain, and its page."""
+def write(path: Path, entries: list[dict[str, Any]]) -> str:
+    """Write a JSON array of the lines of a hash chain, and return the last digest."""
     before, lines = "", list[str]()
     for entry in entries:
         line, before = chain_line(before, canonical(entry))
         lines.append(line.decode().strip())
-    digests.write_whole(folder / FILE, "[\n" + ",\n".join(lines) + "\n]\n")
-    by_kind = {each["kind"]: each for each in entries}
-    html = page.document(
-        "certificate.html",
-        ("theme.js",),
-        paths=[each for each in entries if each["kind"] == "path"],
-        head=before,
-        rows=ROWS,
-        **{kind: by_kind[kind] for kind in ("certificate", "digests", "versions", "verdict")},
-    )
-    digests.write_whole(folder / PAGE, html)
+    digests.write_whole(path, "[\n" + ",\n".join(lines) + "\n]\n")
+    return before
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -164,60 +130,31 @@ def read(path: Path) -> list[dict[str, Any]]:
         return DataError(f"{path}: entry {number}: {why}; certify the run again")
 
     try:
-        opened, *lines, closed = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
+        lines = path.read_bytes().splitlines()[1:-1]
+    except OSError as error:
         raise DataError(f"{path}: cannot be read as a certificate ({error})") from None
-    raw = [line.removesuffix(",").encode() for line in lines]
+    raw = [line.removesuffix(b",") for line in lines]
     entries = [entry for _, entry, _ in read_chain(raw, fault, "a certificate")]
-    whole = (opened, closed) == ("[", "]") and entries and entries[-1]["kind"] == "verdict"
-    if not whole:
+    if not entries or entries[-1]["kind"] != "verdict":
         raise fault(len(entries) + 1, "is missing: the last one is the verdict")
     return entries
 
 
-def verify(path: Path, run: Path | None = None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Check the chain of a certificate, and its digests where the run is there.
-
-    run: default: where the certificate lies, if that is a run.
-    Returns its entries, and what differs now, as lines. Raises DataError as `read`.
-    """
-    entries = read(path)
-    about, known = entries[0], entries[1]
-    run = run or next(
-        (each for each in path.resolve().parents if (each / "config.yaml").is_file()), None
-    )
-    if run is None:
-        return entries, []
-    config, manifest = rundir.read_run(run)
-    now = digest(run, about["policy"], config, manifest)
-    return entries, [
-        f"{name}: {run} has {now[name][:16]}..., the certificate {known[name][:16]}..."
-        for name in now
-        if now[name] != known[name]
-    ]
-
-
 def describe(entries: list[dict[str, Any]]) -> str:
     """Return what a command prints of a certificate."""
-    about, lines = entries[0], list[str]()
+    about, _, _, *paths, verdict = entries
     first, last, count = about["sessions"]
-    lines.append(
+    lines = [
         f"{about['symbol']}, {about['split']}: {several(about['decisions'], 'decision')}, "
         f"{several(about['fills'], 'fill')}, {several(count, 'session')} ({first} to {last})"
-    )
-    for each in entries:
-        if each["kind"] != "path":
-            continue
-        said = ", ".join(
-            f"{kind} {found['different']:,} of {found['numbers']:,}"
-            for kind in ROWS
-            if (found := each["compared"].get(kind))
-        )
-        lines.append(f"- {each['path']}: different {said}")
-        if at := each["first"]:
+    ]
+    for path in paths:
+        counts = path["compared"].items()
+        said = [f"{kind} {x['different']:,} of {x['numbers']:,}" for kind, x in counts]
+        lines.append(f"- {path['path']}: different {', '.join(said)}")
+        if at := path["first"]:
             lines.append(
                 f"  first at {at['time']}: {at['kind']}: expected {at['expected']}, found {at['found']}"
             )
-        lines += [f"  declared, {times:,}: {rule}" for rule, times in each["declared"].items()]
-    lines.append(f"undeclared differences: {entries[-1]['undeclared']:,}")
-    return "\n".join(lines)
+        lines += [f"  declared, {times:,}: {rule}" for rule, times in path["declared"].items()]
+    return "\n".join([*lines, f"undeclared differences: {verdict['undeclared']:,}"])

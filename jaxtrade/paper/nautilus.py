@@ -41,44 +41,41 @@ def steps_of(moved: TradedBar, slippage: int, nearer_extreme: bool) -> list[Step
     bid, ask = ([int(price[0]) for price in quotes[side]] for side in (0, -1))
     fills = {fill.why: fill for fill in moved.fills}
 
-    def protect(stop: int, target: int) -> list[Any]:
+    def protect(side: int, stop: int, target: int) -> list[Any]:
         """Order the stop, or what liquidates before it, and the target."""
         if guard := fills.get("liquidation"):
-            side = 1 if held > 0 else -1
             stop = side * max(side * stop, side * guard.price + slippage)
         orders = ("stop_market", None, stop), ("limit", None, target)
         return [each for each in orders if 0 < each[-1] < NO_LEVEL]
 
-    held, leaves = int(before.quantity), [CLOSE] if "order" in fills else []
-    opened, steps = [(bid[0], ask[0])], list[Step]()
-    if held:  # just before the open
-        stop = before.stop if int(order.move_stop) == KEEP_STOP else order.move_stop
-        steps.append(([] if leaves else protect(int(stop), int(before.target)), []))
-        held = 0 if leaves else held
+    side = 1 if before.quantity > 0 else -1
+    stop = int(before.stop if int(order.move_stop) == KEEP_STOP else order.move_stop)
+    market, bracket = list[Any]([CLOSE] if "order" in fills else []), None
+    resting = [] if market else protect(side, stop, int(before.target))  # just before the open
     if entry := fills.get("entry"):
-        held, side = entry.quantity, 1 if entry.quantity > 0 else -1
+        side = 1 if entry.quantity > 0 else -1
+        market.append(("market", entry.quantity))
         stop, target = (side * (int(x) or NO_LEVEL) for x in (order.stop_ticks, order.target_ticks))
         base = entry.price - side * slippage
-        steps.append(([*leaves, ("market", held)], opened))
-        steps.append((protect(base - stop, base + target), opened))
-    else:
-        steps.append((leaves or None, opened))
-    return [*steps, (None, path_of(bid, ask, held, nearer_extreme))]
+        bracket = protect(side, base - stop, base + target)
+    opened = [(bid[0], ask[0])]
+    path = path_of(bid, ask, side, nearer_extreme)
+    return [(resting, []), (market or None, opened), (bracket, opened), (None, path)]
 
 
 def path_of(
-    bid: Sequence[int], ask: Sequence[int], held: int, nearer_extreme: bool
+    bid: Sequence[int], ask: Sequence[int], side: int, nearer_extreme: bool
 ) -> list[tuple[int, int]]:
     """Return the quotes after the open, tick by tick on the side on which a position leaves."""
-    start, high, low, close = bid if held > 0 else ask
-    extremes = sorted((low, high), reverse=held < 0)  # the adverse one first
+    start, high, low, close = bid if side > 0 else ask
+    extremes = sorted((low, high), reverse=side < 0)  # the adverse one first
     if nearer_extreme:
         extremes.sort(key=lambda level: abs(level - start))
     spread, path = ask[0] - bid[0], list[int]()
-    for here, there in pairwise((start, *extremes, close) if held else ()):
+    for here, there in pairwise((start, *extremes, close)):
         way = 1 if there > here else -1
         path += range(here + way, there + way, way)
-    return [(at, at + spread) if held > 0 else (at - spread, at) for at in path]
+    return [(at, at + spread) if side > 0 else (at - spread, at) for at in path]
 
 
 def differences(
@@ -109,7 +106,7 @@ class NautilusBroker:
                 "--engine nautilus: needs the package nautilus_trader and Python 3.13; pip install "
                 "'jaxtrade[nautilus]'"
             )
-        self.slippage, self.intrabar, self._orders = slippage, intrabar, set[str]()
+        self.slippage, self.intrabar = slippage, intrabar
         self.found = dict[int, tuple[list[BrokerFill], list[BrokerFill]]]()
         command, pipe = [sys.executable, "-P", str(CHILD)], subprocess.PIPE
         self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
@@ -118,18 +115,17 @@ class NautilusBroker:
         """Do nothing: what is recorded is played as well."""
 
     def submit(self, intents: Sequence[Intent]) -> None:
-        """Note orders; they are filled in the bar that `follow` brings."""
-        self._orders |= {intent.id for intent in intents}
+        """Do nothing: `follow` brings the orders of a bar with it."""
 
     def follow(self, moved: TradedBar) -> None:
         """Play a bar. Raises HaltError if the process has ended."""
         into, out = self._child.stdin, self._child.stdout
         assert into and out  # noqa: PT018
-        time, steps, fills = int(moved.bar.time[0]), list[Step](), list[BrokerFill]()
-        if time in self.found:  # it turns out to be the last of its session
-            fills = self.found[time][1]
-        else:
-            steps = steps_of(moved, self.slippage, self.intrabar == "nearer_extreme")
+        time = int(moved.bar.time[0])
+        _, fills = self.found.get(time, ((), []))
+        again = time in self.found  # it turns out to be the last of its session
+        nearer = self.intrabar == "nearer_extreme"
+        steps = [] if again else steps_of(moved, self.slippage, nearer)
         if FORCED & {fill.why for fill in moved.fills}:
             steps.append(([CLOSE], []))
         print(json.dumps(steps), file=into, flush=True)
@@ -153,7 +149,7 @@ class NautilusBroker:
     def snapshot(self) -> BrokerState:
         """Return what the exchange holds."""
         held = sum(fill.quantity for _, fills in self.found.values() for fill in fills)
-        return BrokerState(held, frozenset(self._orders))
+        return BrokerState(held, frozenset())
 
     def close(self) -> None:
         """End the process."""
