@@ -31,25 +31,24 @@ FILE, PAGE = "certificate.json", "certificate.html"
 
 def certify(
     run: Path,
-    split: str = "test",
-    symbol: str | None = None,
-    seed: int | None = None,
-    agent: int | None = None,
-    out: Path | None = None,
-    screen: Screen | None = None,
+    split: str,
+    symbol: str | None,
+    seed: int | None,
+    agent: int | None,
+    out: Path | None,
+    screen: Screen,
 ) -> list[dict[str, Any]]:
     """Replay held-out sessions on every path, and write the certificate. Returns its entries.
 
     The last entry is the verdict. No profit is shown, so this is not a look.
 
     split: whose sessions. symbol, seed, agent: which policy, of a run with several.
-    out: folder; default RUN/certificate. An export in RUN/export is certified if there is one;
+    out: folder; None: RUN/certificate. An export in RUN/export is certified if there is one;
         else one is made in that folder.
 
     Raises ConfigError (the choice is not clear, env.task=allocate, env.intrabar=path), DataError
     (no bars, no such sessions), and what `Stream` and `export_policy` refuse.
     """
-    screen = screen or Screen()
     config, loaded = choose_policy(run, symbol, seed, agent)
     if config.env.intrabar == "path":
         raise ConfigError(
@@ -90,7 +89,7 @@ def certify(
         "split": split,
         "sessions": [str(dates[0]), str(dates[-1]), len(dates)],
         "decisions": len(expected),
-        "fills": sum(len(each["fills"]) for each in expected.values()),
+        "fills": sum(len(each["prices"]) for each in expected.values()),
     }
     known = {
         "policy": policy_digest(loaded.policy),

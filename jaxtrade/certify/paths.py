@@ -40,7 +40,7 @@ VOID = (
 )
 Acts = dict[int, dict[str, list[Any]]]
 """Of each decision, by UTC seconds of the bar at whose close it is, what is compared of each kind."""
-ROWS = ("observation bits", "masks", "actions", "fills", "prices", "mills")
+ROWS = ("observation bits", "masks", "actions", "prices", "mills")
 
 
 class Comparison(NamedTuple):
@@ -74,8 +74,8 @@ def describe(
 
 
 def describe_fills(fills: Sequence[BrokerFill]) -> dict[str, list[Any]]:
-    """Describe what was filled: signed contracts, and ticks."""
-    return {"fills": [fill.quantity for fill in fills], "prices": [fill.price for fill in fills]}
+    """Describe what was filled: signed contracts and ticks of each."""
+    return {"prices": [[fill.quantity, fill.price] for fill in fills]}
 
 
 def compare(path: Comparison) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def paths_of(
             at for at, pair in pairs if {*differences(*pair, broker.intrabar)} == {"target_gap"}
         }
         declared = {DIFFERENCES["target_gap"]: gaps}
-        found["NautilusTrader"] = Comparison(ours, theirs, ("fills", "prices"), declared)
+        found["NautilusTrader"] = Comparison(ours, theirs, ("prices",), declared)
     return found | {"NumPy export": Comparison(expected, run_export(export, stream), ("actions",))}
 
 

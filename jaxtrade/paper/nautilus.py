@@ -82,13 +82,13 @@ def differences(
     ours: Sequence[BrokerFill], theirs: Sequence[BrokerFill], intrabar: str
 ) -> list[str]:
     """Return how the fills of a bar differ, a kind of `DIFFERENCES` for each."""
-
-    def kind(mine: BrokerFill | None, other: BrokerFill | None) -> str:
-        gap = mine and other and mine[0] == other[0] and (mine.why, other.why) == GAP
-        return "target_gap" if gap else "order_in_bar" if intrabar == "path" else "other"
-
-    pairs = zip_longest(ours, theirs)
-    return [kind(a, b) for a, b in pairs if a is None or b is None or a[:2] != b[:2]]
+    rest = "order_in_bar" if intrabar == "path" else "other"
+    pairs = zip_longest(ours, theirs, fillvalue=BrokerFill(0, 0, ""))
+    return [
+        "target_gap" if (a.quantity, a.why, b.why) == (b.quantity, *GAP) else rest
+        for a, b in pairs
+        if a[:2] != b[:2]
+    ]
 
 
 class NautilusBroker:

@@ -38,15 +38,15 @@ class Fake:
         new = []
         for path in sorted((self.folder / "incoming").iterdir()):
             assert path.match("oif*.txt")
-            text = path.read_text()
-            assert text.endswith("\n")
+            assert path.name not in self.seen
+            *lines, end = path.read_text().split("\n")
+            assert end == ""
             self.seen.append(path.name)
             path.unlink()
-            new += [(path.name, line) for line in text.splitlines()]
-            for line in text.splitlines():
+            for line in lines:
                 self.take(line.split(";"), price)
-        assert len(set(self.seen)) == len(self.seen)
-        return [line for _, line in new]
+            new += lines
+        return new
 
     def take(self, fields, price):
         assert len(fields) == 13
@@ -160,6 +160,14 @@ def test_a_restart_goes_on_and_sends_nothing_twice(fake):
     assert (fake.held, fake.orders) == (0, {})
 
 
+def test_an_order_is_taken_back_where_its_session_is_none(fake):
+    made = sink(fake)
+    made.submit([intent("a", 1, stop=10)])
+    made.follow(moved(0, 0))
+    assert fake.run(2000.0)[-1].startswith("CLOSEPOSITION;")
+    assert (fake.held, fake.orders) == (0, {})
+
+
 def test_a_rejected_entry_takes_its_stop_along(fake):
     made = sink(fake)
     made.submit([intent("a", 1, stop=10)])
@@ -172,10 +180,9 @@ def test_a_rejected_entry_takes_its_stop_along(fake):
 def test_a_policy_trades(fake, tmp_path):
     """Whole sessions: every entry goes out once, and it is flat when the account is."""
     made = world("free")
-    feed = [*bars_messages(made.feed)]
     session = begin("free", tmp_path / "session", RAILS, sinks=[sink(fake)])
     stream = session.engine.stream
-    for message in feed:
+    for message in bars_messages(made.feed):
         session.take(message)
         fake.run(float(stream.rows.bar.close[0] * stream.contract.tick_size))
         if int(session.engine.now.order.quantity if session.engine.open else 0) == 0:
@@ -220,11 +227,3 @@ def test_flags_and_rails_agree(fake, tmp_path):
     ):
         with pytest.raises(ConfigError, match="--sink"):
             open_sinks(None, flag, rails, ES, "")
-
-
-def test_an_order_of_a_session_that_is_none_is_taken_back(fake):
-    made = sink(fake)
-    made.submit([intent("a", 1, stop=10)])
-    made.follow(moved(0, 0))
-    assert fake.run(2000.0)[-1].startswith("CLOSEPOSITION;")
-    assert (fake.held, fake.orders) == (0, {})
