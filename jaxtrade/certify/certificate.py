@@ -148,8 +148,8 @@ def describe(entries: list[dict[str, Any]]) -> str:
         f"{several(about['fills'], 'fill')}, {several(count, 'session')} ({first} to {last})"
     ]
     for path in paths:
-        counts = path["compared"].items()
-        said = [f"{kind} {x['different']:,} of {x['numbers']:,}" for kind, x in counts]
+        counts = [(kind, path["compared"].get(kind)) for kind in ROWS]
+        said = [f"{kind} {x['different']:,} of {x['numbers']:,}" for kind, x in counts if x]
         lines.append(f"- {path['path']}: different {', '.join(said)}")
         if at := path["first"]:
             lines.append(
