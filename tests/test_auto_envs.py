@@ -18,6 +18,7 @@ from jaxtrade.runs.auto_envs import (
     Choice,
     SizedSetup,
     SizeMeasurement,
+    measure_update,
     prepare_sized,
     search,
     set_num_envs,
@@ -282,6 +283,12 @@ def test_what_was_chosen_is_said_in_one_line():
 
     left = prepare_sized(config(), Told(), within, lambda: 500)
     assert left.setup.config.rollout.num_envs == 32, "64 need 640 bytes, and 80 % of 500 are 400"
+
+
+def test_a_size_that_needs_more_than_a_run_may_take_does_not_fit():
+    setup = prepare(config("rollout.num_envs=8"))
+    with pytest.raises(MemoryError, match="may take 1 MB"):
+        measure_update(setup, 1_000_000)
 
 
 def test_a_single_size_is_not_measured():

@@ -36,7 +36,7 @@ def act(seen=(1.0, 2.0), mask=(True, False), action="BUY", fills=((1, 100, "entr
 
 
 def compared(found, **others):
-    return paths.compare(paths.Comparison(OWN, found, **others))
+    return paths.compare(paths.PathComparison(OWN, found, **others))
 
 
 OWN = {60: act(), 120: act(), 180: act(fills=(), equity=700)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product, zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +43,7 @@ Acts = dict[int, dict[str, list[Any]]]
 ROWS = ("observation bits", "masks", "actions", "prices", "mills")
 
 
-class Comparison(NamedTuple):
+class PathComparison(NamedTuple):
     """A path, and what it is held against.
 
     kinds: those of `ROWS` that it has. declared: rule -> decisions that differ by it.
@@ -78,7 +78,7 @@ def describe_fills(fills: Sequence[BrokerFill]) -> dict[str, list[Any]]:
     return {"prices": [[fill.quantity, fill.price] for fill in fills]}
 
 
-def compare(path: Comparison) -> dict[str, Any]:
+def compare(path: PathComparison) -> dict[str, Any]:
     """Compare a path with what is expected.
 
     Returns `compared`: kind -> how many numbers, and how many differ; `first`: the first
@@ -163,8 +163,8 @@ def trade(
 
     bars: that follow the history of the stream. trades: bool[n], those of traded sessions.
     """
-    with TemporaryDirectory() as folder:
-        journal = PaperJournal(Path(folder, "journal"))
+    with TemporaryFile(buffering=0) as file:
+        journal = PaperJournal(file)
         stream.engine = engine = Engine(stream, journal, PaperConfig(), sinks=sinks)
         for at, traded in enumerate(trades):
             screen.step(f"bar {at:,} of {len(bars):,}")
@@ -177,18 +177,17 @@ def trade(
                 stream.push(bar)
         if engine.open:
             engine.end(False)
-        journal.close()
 
 
-def stream_path(expected: Acts, stream: Watched) -> Comparison:
+def stream_path(expected: Acts, stream: Watched) -> PathComparison:
     """Return the path of a stream after `trade`."""
     void = {time for time, _, _ in stream.made.values()} - stream.acts.keys()
-    return Comparison(expected, stream.acts, declared={VOID: void})
+    return PathComparison(expected, stream.acts, declared={VOID: void})
 
 
 def paths_of(
     expected: Acts, stream: Watched, sinks: list[NautilusBroker], export: Path
-) -> dict[str, Comparison]:
+) -> dict[str, PathComparison]:
     """Return the paths after `trade`, by name. export: folder of an export to NumPy."""
     found = {"stream": stream_path(expected, stream)}
     for broker in sinks:
@@ -198,8 +197,10 @@ def paths_of(
             at for at, pair in pairs if {*differences(*pair, broker.intrabar)} == {"target_gap"}
         }
         declared = {DIFFERENCES["target_gap"]: gaps}
-        found["NautilusTrader"] = Comparison(ours, theirs, ("prices",), declared)
-    return found | {"NumPy export": Comparison(expected, run_export(export, stream), ("actions",))}
+        found["NautilusTrader"] = PathComparison(ours, theirs, ("prices",), declared)
+    return found | {
+        "NumPy export": PathComparison(expected, run_export(export, stream), ("actions",))
+    }
 
 
 def run_export(folder: Path, stream: Watched) -> Acts:

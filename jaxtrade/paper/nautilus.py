@@ -107,7 +107,7 @@ class NautilusBroker:
                 "'jaxtrade[nautilus]'"
             )
         self.slippage, self.intrabar = slippage, intrabar
-        self.found = dict[int, tuple[list[BrokerFill], list[BrokerFill]]]()
+        self.found = dict[int, tuple[Sequence[BrokerFill], list[BrokerFill]]]()
         command, pipe = [sys.executable, "-P", str(CHILD)], subprocess.PIPE
         self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 

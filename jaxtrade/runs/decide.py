@@ -41,7 +41,7 @@ Money = Annotated[Decimal, Field(ge=-DOLLARS, le=DOLLARS)]
 Whole = Annotated[int, Field(ge=1, lt=1 << 20, strict=True)]
 
 
-class Position(BaseModel, extra="forbid"):
+class PositionReport(BaseModel, extra="forbid"):
     """A position that a broker reports, with prices in points; `bars`: as `ReportedPosition`."""
 
     side: Literal["long", "short"]
@@ -56,7 +56,7 @@ class Position(BaseModel, extra="forbid"):
 class Report(BaseModel):
     """A position, None while flat, and the account in dollars (`ReportedPosition`)."""
 
-    position: Position | None = None
+    position: PositionReport | None = None
     equity: Money | None = None
     high_water: Money | None = None
     session_equity: Money | None = None
@@ -133,7 +133,7 @@ def _read(kind: Any, values: Any) -> Any:
     except ValidationError as error:
         fault = error.errors()[0]
         *_, key = where = [str(part) for part in fault["loc"]]
-        hint = did_you_mean(key, Position.model_fields) if "extra" in fault["type"] else ""
+        hint = did_you_mean(key, PositionReport.model_fields) if "extra" in fault["type"] else ""
         raise DataError(
             f"{'.'.join(where)} = {fault['input']!r}: {fault['msg'].lower()}{hint}"
         ) from None
