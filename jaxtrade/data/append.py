@@ -158,7 +158,7 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
     differ["row"] = one.row.isna() | two.row.isna()
     columns = differ.idxmax(axis=1)[differ.any(axis=1)]  # bar -> its first column that differs
 
-    def said(export: Export, cells: Any, name: str) -> str:
+    def describe(export: Export, cells: Any, name: str) -> str:
         if np.isnan(cells["row"]):
             return "no bar"
         value = "a bar" if name == "row" else cells[name]
@@ -166,8 +166,8 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
 
     if len(columns):
         lines = [
-            f"{new.table.source}: {iso(bar[0])} {bar[1]}: column '{name}': found {said(new, two.loc[bar], name)}, "
-            f"expected {said(old, one.loc[bar], name)} as in {old.table.source}"
+            f"{new.table.source}: {iso(bar[0])} {bar[1]}: column '{name}': found {describe(new, two.loc[bar], name)}, "
+            f"expected {describe(old, one.loc[bar], name)} as in {old.table.source}"
             for bar, name in columns[:LISTED].items()
         ]
         raise DataError(

@@ -140,12 +140,12 @@ class NewBars:
                 "of several symbols the folder that holds a file of each"
             )
 
-        def kept(keys: Mapping[str, Any]) -> dict[str, Any]:
+        def drop_own(keys: Mapping[str, Any]) -> dict[str, Any]:
             return {key: keys[key] for key in keys if not OF_OWN_BARS.fullmatch(key)}
 
         values = own.model_dump(mode="json")
-        data: dict[str, Any] = kept(values["data"]) | {"source": "file", place: str(self.place)}
-        data["per_market"] = {each: kept(keys) for each, keys in data["per_market"].items()}
+        data: dict[str, Any] = drop_own(values["data"]) | {"source": "file", place: str(self.place)}
+        data["per_market"] = {each: drop_own(keys) for each, keys in data["per_market"].items()}
         values = apply_overrides(values | {"data": data}, self.overrides)
         config = make_config(values, f"--on {self.place}", stored=True)
         if place == "file":  # the symbols of a set stay
