@@ -12,6 +12,7 @@ from jaxtrade.advisor.host.journal import chain_line, read_chain
 from jaxtrade.advisor.host.types import canonical
 from jaxtrade.certify.paths import ROWS, Watched, compare, evaluate, paths_of, trade
 from jaxtrade.data.contracts import contract_of
+from jaxtrade.data.splits import sessions_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.export.make import export_policy
@@ -42,7 +43,8 @@ def certify(
 
     The last entry is the verdict. No profit is shown, so this is not a look.
 
-    split: whose sessions. symbol, seed, agent: which policy, of a run with several.
+    split: whose sessions; the first session of the bars is left out, because it is history.
+    symbol, seed, agent: which policy, of a run with several.
     out: folder; None: RUN/certificate. An export in RUN/export is certified if there is one;
         else one is made in that folder.
 
@@ -61,9 +63,18 @@ def certify(
     held_out(setup, split)
     name = contract_of(config.data).symbol
     own = setup.symbols[name]
+    market, sessions = own.single, own.splits[split]
+    ids = np.asarray(sessions.ids)[: int(sessions.count)]
+    ids = ids[ids > 0]  # the first session is history: a stream begins after a decision
+    if not len(ids):
+        raise DataError(
+            f"{market.bars.source}: split '{split}' has the first session alone, which is the history of a "
+            "stream; certify another split (--split), or give more bars"
+        )
+    dates = market.trade_dates[ids]
     screen.phase("evaluating", split)
-    expected = evaluate(setup, loaded, number, name, split)
-    bars, dates = own.single.bars, own.dates(split)
+    expected = evaluate(setup, loaded, number, name, sessions_of(market, ids))
+    bars = market.bars
     trades = np.isin(bars.trade_dates, dates)
     first, *_, last = np.flatnonzero(trades)
     ahead = slice(first, last + 2)  # the bar after the last session shows that it is over

@@ -33,6 +33,7 @@ from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.runs.distributed import say
 from jaxtrade.runs.setup import Setup
 from jaxtrade.stream.live import Decision, Seen, Stream
+from jaxtrade.types import SessionSet
 
 VOID = (
     "The stream cannot know that no bar will follow. What it decided at a close that turned out to be "
@@ -102,12 +103,14 @@ def compare(path: PathComparison) -> dict[str, Any]:
 # --- the paths -----------------------------------------------------------------------------------
 
 
-def evaluate(setup: Setup, loaded: LoadedPolicy, number: int, symbol: str, split: str) -> Acts:
+def evaluate(
+    setup: Setup, loaded: LoadedPolicy, number: int, symbol: str, sessions: SessionSet
+) -> Acts:
     """Return the account pass of an evaluation, advice absent."""
     own = setup.symbols[symbol]
     config, rules = setup.of_agent(number, symbol, jax.device_put(own.params))
-    learner, steps = make_algorithm(config, own.env, 1), setup.steps(split)
-    given = own.env, rules, own.splits[split], learner, [loaded.policy], steps, None, None
+    learner = make_algorithm(config, own.env, 1)
+    given = own.env, rules, sessions, learner, [loaded.policy], None, None, None
     (record,) = evaluator_of(own.env).records(*given)
     return acts_of(record, own.env, rules, own.single.bars.time, loaded)
 

@@ -28,7 +28,7 @@ from jaxtrade.env.execution import (
 )
 from jaxtrade.env.params import make_env, make_params
 from jaxtrade.env.state import NO_LEVEL, OFF, EnvParams, EnvState, Event, Order
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.side_by_side import WIDTH
 from jaxtrade.stream.rows import StreamRow, StreamRows
@@ -137,6 +137,8 @@ class Stream:
             )
         if config.env.intrabar == "path":  # it orders the fills inside a bar, and shows in no row
             config = changed_config(config, {"env.intrabar": "stop_first"}, stored=True)
+        if not len(history):
+            raise DataError(f"{history.source}: no bar; a stream begins with a history")
         rates = load_rates(config.data, history.contract)
         market = build_market(history, config, rates=rates, on_device=False)
         self.env: TradingEnv = make_env(config)

@@ -124,6 +124,8 @@ def test_what_cannot_be_streamed_is_refused():
     config, bars, *_ = world("manage")
     with refused("124 bars of history", kind=DataError):
         Stream(config, bars.rows(slice(0, 100)))
+    with refused("no bar", kind=DataError):
+        Stream(config, bars.rows(slice(0, 0)))
     with refused("allocate"):
         Stream(
             make_config({"env": {"task": "allocate"}, "data": {"markets": ["EURUSD", "GBPUSD"]}}),
