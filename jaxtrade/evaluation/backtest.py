@@ -38,7 +38,7 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, EndReason, EnvParams
 from jaxtrade.evaluation.baselines import Agent
-from jaxtrade.evaluation.challenge_accounts import Challenge, play_in_order, session_paths
+from jaxtrade.evaluation.challenge_accounts import Accounts, Challenge, session_paths
 from jaxtrade.evaluation.record import (
     DecisionBars,
     Pass,
@@ -425,6 +425,7 @@ def _in_time_order(
 # start of the next one, bit by bit. An agent whose sessions do not join is stepped one session
 # after the other.
 
+AHEAD = 16  # sessions over which accounts are followed that might open at any session
 ENOUGH = 4  # sessions from which stepping them side by side is the faster way
 
 
@@ -492,13 +493,65 @@ def _complete(records: Sequence[Record | None]) -> list[Record]:
 def account_starts(env: TradingEnv, lane: Lane, strategy: Record) -> AccountStart:
     """Find the account at the start of each session of the account pass, from the strategy pass.
 
-    Leaves int64[n]. It is right for an agent that does not see its account.
+    Leaves int64[n]. It is right for an agent that does not see its account. Accounts that end soon
+    are found at once for all sessions at which one might open. Any other is followed over more and
+    more sessions, until a rule ends it.
     """
     paths = session_paths(strategy, lane.decisions, lane.params, env.config)
-    challenge, order = Challenge(paths, lane.params.account), np.arange(len(lane.decisions.ids))
-    accounts, ends = zip(*play_in_order(challenge, order[None, :]), strict=True)
-    ended = np.concatenate(ends) != EndReason.NONE
-    new = _make_accounts(lane)._replace(number=np.cumsum(ended) - ended)
-    if counts_money_per_session(lane.params):
-        return new
-    return AccountStart(*np.concatenate(accounts, axis=1), number=new.number)
+    challenge, count = Challenge(paths, lane.params.account), len(lane.decisions.ids)
+    soon, lasts = _play_first_sessions(challenge, count)
+    starts, first, number = _make_accounts(lane), 0, 0
+    while first < count:
+        if lasts[first]:
+            stop = first + int(lasts[first])
+            accounts = Accounts(*(column[first] for column in soon))
+        else:
+            accounts, stop = _follow_account(challenge, first, count)
+        for column, found in zip(starts, accounts, strict=False):
+            column[first:stop] = found[: stop - first]
+        starts.number[first:stop] = number
+        first, number = stop, number + 1
+    return (
+        _make_accounts(lane)._replace(number=starts.number)
+        if counts_money_per_session(lane.params)
+        else starts
+    )
+
+
+def _find_ended(challenge: Challenge, accounts: Accounts, sessions: np.ndarray) -> np.ndarray:
+    """Return whether a rule ends the account in its session (bool[...]).
+
+    sessions: int64[...], as the leaves of the accounts.
+    """
+    flat = Accounts(*(column.reshape(-1) for column in accounts))
+    return challenge.play(flat, sessions.reshape(-1)).end.reshape(sessions.shape) != EndReason.NONE
+
+
+def _play_first_sessions(challenge: Challenge, count: int) -> tuple[Accounts, np.ndarray]:
+    """Play the account that opens at each of n sessions over its first sessions.
+
+    Returns the accounts at the start of these sessions, leaves int64[n, AHEAD], and how many
+    sessions each lasts, int64[n]; 0 if it goes on.
+    """
+    sessions = np.arange(count)[:, None] + np.arange(AHEAD)
+    inside = np.minimum(sessions, count - 1)
+    accounts = challenge.in_a_row(inside)
+    ended = _find_ended(challenge, accounts, inside) & (sessions < count)
+    return accounts, np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
+
+
+def _follow_account(challenge: Challenge, first: int, count: int) -> tuple[Accounts, int]:
+    """Follow the account that opens at a session to its end.
+
+    Returns it at the start of its sessions, and the session after its last one.
+    """
+    ahead = 4 * AHEAD
+    while True:
+        sessions = np.arange(first, min(first + ahead, count))
+        accounts = challenge.in_a_row(sessions)
+        ended = np.flatnonzero(_find_ended(challenge, accounts, sessions))
+        if len(ended):
+            return accounts, first + int(ended[0]) + 1
+        if sessions[-1] == count - 1:
+            return accounts, count
+        ahead *= 4

@@ -24,7 +24,7 @@ found by bisection (`Ladder`), and no account has to walk through the bars.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -512,26 +512,41 @@ class Challenge:
         after = Accounts(balance, high, accounts.days + self.traded[session])
         return SessionOutcome(after, end, reached)
 
+    def in_a_row(self, sessions: Ints) -> Accounts:
+        """Return the accounts at the start of their sessions, leaves int64[..., n].
 
-def play_in_order(challenge: Challenge, orders: Ints) -> Iterator[tuple[Accounts, Ints]]:
-    """Play accounts as the account pass does: after an end, a new one opens at the next session.
+        They are new at the first one, and ended by no rule.
 
-    Yields for each session the accounts at its start, and the EndReason by which they ended in it,
-    else NONE (int64[n]).
-
-    orders: int64[n, N], sessions in the order in which they are traded.
-    """
-    accounts = Accounts.new(len(orders))
-    for sessions in orders.T:
-        played = challenge.play(accounts, sessions)
-        yield accounts, played.end
-        over = played.end != EndReason.NONE
-        accounts = Accounts(*(np.where(over, 0, column) for column in played.after))
+        sessions: int64[..., n], those of each account in a row.
+        """
+        result, traded = self.result[sessions], self.traded[sessions]
+        after = np.cumsum(result, axis=-1)
+        balance = after - result
+        if self.trailing == Trailing.INTRADAY:
+            marks = balance + self.top[sessions]
+        elif self.trailing == Trailing.END_OF_DAY:
+            marks = after
+        else:
+            marks = np.zeros_like(after)
+        high = np.zeros_like(after)  # what a session marks counts from the next one on
+        high[..., 1:] = np.maximum.accumulate(np.maximum(marks, 0), axis=-1)[..., :-1]
+        return Accounts(balance, high, np.cumsum(traded, axis=-1) - traded)
 
 
 def ends_in_order(challenge: Challenge, orders: Ints) -> Ints:
-    """Return the ends of `play_in_order` (int64[n, N])."""
-    return np.stack([ends for _, ends in play_in_order(challenge, orders)], axis=1)
+    """Return the EndReason of an account in each session, else NONE, as the account pass has it.
+
+    After an end, a new account opens at the next session. The result is int64[n, N].
+
+    orders: int64[n, N], sessions in the order in which they are traded.
+    """
+    accounts, ends = Accounts.new(len(orders)), np.zeros(orders.shape, np.int64)
+    for i in range(orders.shape[1]):
+        played = challenge.play(accounts, orders[:, i])
+        ends[:, i] = played.end
+        over = played.end != EndReason.NONE
+        accounts = Accounts(*(np.where(over, 0, column) for column in played.after))
+    return ends
 
 
 class AccountFates(NamedTuple):
