@@ -102,6 +102,17 @@ def test_a_stream_does_what_the_evaluation_does(expected):
     assert found["declared"][VOID] > 0
 
 
+def test_a_decision_of_the_evaluation_is_never_void(expected):
+    made = {time: (time, True, None) for time in [*expected, 1]}
+    lost = max(expected)
+    stream = SimpleNamespace(
+        made=made, acts={time: expected[time] for time in expected if time < lost}
+    )
+    path = paths.stream_path(expected, stream)
+    assert path.declared == {VOID: {1}}
+    assert paths.compare(path)["first"]["time"] == iso(lost)
+
+
 def test_a_feature_that_is_streamed_otherwise_is_found(expected, monkeypatch):
     own = StreamRows._feature
     since, shown = list(expected)[7:9]  # the window ends with the bar before a decision's
