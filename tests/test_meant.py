@@ -70,7 +70,7 @@ def test_the_key_that_is_meant(name, key):
     assert f"'{key}'" in message("algorithm=dqn", f"dqn.{name}=1").replace("dqn.", "").replace(
         "rollout.", ""
     )
-    with refused(f".{key}'"):
+    with refused(f"did you mean '{key}'"):
         jt.load_config(None, ["algorithm=dqn"], **dict[str, Any]({name: 1}))
 
 
@@ -81,17 +81,22 @@ def test_the_key_that_is_meant(name, key):
         ("ppo", "batch_size", "ppo.num_minibatches"),
         ("pqn", "batch_size", "pqn.num_minibatches"),
         ("ppo", "lr", "ppo.learning_rate"),
-        ("ppo", "policy", "network.kind"),
         ("ppo", "eval_freq", "control.evaluate_every"),
     ],
 )
 def test_a_keyword_of_stable_baselines(algorithm, name, key):
-    with refused(f"{name}=", f"'{key}' (", REMARKS.get(key, "")):
+    with refused(f"{name}=", f"'{key.partition('.')[2]}' (", REMARKS.get(key, "")):
         jt.load_config(algorithm=algorithm, **dict[str, Any]({name: 256}))
 
 
+@pytest.mark.parametrize(("name", "key"), [("policy", "network.kind"), ("trian", "walk.train")])
+def test_a_keyword_that_is_ambiguous_is_written_with_its_section(name, key):
+    with refused(f"did you mean '{key}'"):
+        jt.load_config(**dict[str, Any]({name: 256}))
+
+
 def test_a_keyword_of_another_learner_comes_with_it():
-    with refused("'dqn.replay_ratio' (", " with algorithm=dqn"):
+    with refused("'replay_ratio' (", " with algorithm=dqn"):
         jt.load_config(**dict[str, Any](gradient_steps=2))
     assert not missing(message("dqn.batch_size=64"), "ppo.num_minibatches", "algorithm=dqn")
     assert jt.load_config(algorithm="dqn", n_steps=5).dqn.n_steps == 5

@@ -66,7 +66,7 @@ def test_names_of_presets_and_files(tmp_path):
 FAULTS = [
     (
         {"total_timestep": 5},
-        ["unknown key 'total_timestep'", "'train.total_timesteps'"],
+        ["unknown key 'total_timestep'", "'total_timesteps'"],
     ),
     (
         {"kind": "gru"},
@@ -77,7 +77,7 @@ FAULTS = [
     ),
     (
         {"preset": "x", "gama": 1},
-        ["account, allocate and reward", "'ppo.gamma'"],
+        ["account, allocate and reward", "'gamma'"],
     ),
     ({"ppo": 3}, ["ppo=3", "a section of the configuration", "num_minibatches"]),
     ({"ppo.gama": 0.9}, ["'ppo.gama'; ", "'ppo.gamma'?"]),
@@ -193,7 +193,7 @@ def test_run_refuses_before_it_trains(bars, tmp_path):
         ({"data": bars, "market": "NQ"}, "market='NQ': "),
         ({"data": bars, "stamp": "close"}, "stamp='close': "),
         ({"data": [1, 2]}, "data=<list>: "),
-        ({"total_timestep": 5}, "'train.total_timesteps'"),
+        ({"total_timestep": 5}, "'total_timesteps'"),
         ({"path": tmp_path / "used"}, "already exists"),
     ):
         with refused(match):

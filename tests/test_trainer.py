@@ -20,7 +20,7 @@ TINY = {
 
 
 def test_faults_are_told_at_once_and_nothing_is_there_before_training():
-    with refused("'train.total_timesteps'"):
+    with refused("'total_timesteps'"):
         jt.Trainer("quickstart", total_timestep=5)
     trainer = jt.Trainer("quickstart", **TINY)
     assert (trainer.config.rollout.num_envs, trainer.config.data.source) == (8, "synthetic")

@@ -63,7 +63,7 @@ def run(args: Namespace) -> int:
     import_parts(args.modules)
     rundir.read_run(Path(args.run))
     keep_programs()
-    from jaxtrade.runs.decide import choose_policy, decide_bars, decide_line, read_bars
+    from jaxtrade.runs.decide import choose_policy, decide_bars, decide_line, read_bars, read_lines
     from jaxtrade.stream import Stream
 
     config, policy = choose_policy(args.run, args.symbol, args.seed, args.agent)
@@ -74,7 +74,7 @@ def run(args: Namespace) -> int:
             print(json.dumps(each, allow_nan=False), flush=True)
         return 0
     stream, refused = Stream(config, bars, policy), 0
-    for number, line in enumerate(sys.stdin, 1):
+    for number, line in enumerate(read_lines(), 1):
         try:
             found = decide_line(stream, line)
         except DataError as error:

@@ -93,18 +93,27 @@ def drop_unused_learners(known: Iterable[str], algorithm: Any) -> list[str]:
     return [name for name in known if name.partition(".")[0] not in others]
 
 
-def explain_unknown(key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel]) -> str:
+def explain_unknown(
+    key: str, known: Iterable[str], algorithm: Any, model: type[BaseModel], keyword: bool = False
+) -> str:
     """Return the end of a message about an unknown key: what is meant, or to use, or nothing.
 
     model: what declares the known keys.
+    keyword: a key that is suggested is written as a keyword of Python where that is enough.
     """
     if key in MOVED:
         return f": it is {MOVED[key]} now"
     if instead := NO_KEYS.get(key) or INSTEAD.get(last_part(key)):
         return f": {instead}"
     known = list(known)
+
+    def spell(found: str, learner: Any) -> str:
+        last = last_part(found)
+        plain = keyword and last not in model.model_fields
+        return last if plain and same_name(last, drop_unused_learners(known, learner)) else found
+
     if algorithm not in SECTIONS:  # keys of all learners are accepted
-        return did_you_mean(key, known)
+        return did_you_mean(key, [spell(each, algorithm) for each in known])
     if found := suggest_key(key, known, algorithm):
         section, means = found.partition(".")[0], ""
         theirs = [translate_sb3_name(key, learner) for learner in SECTIONS]
@@ -112,7 +121,8 @@ def explain_unknown(key: str, known: Iterable[str], algorithm: Any, model: type[
             means = f" ({explain_key(found, model)})"
         other = section in SECTIONS and section != algorithm
         needs = f" with algorithm={section}" if other else ""
-        return f"; did you mean '{found}'{means}{needs}?"
+        shown = spell(found, section if other else algorithm)
+        return f"; did you mean '{shown}'{means}{needs}?"
     owners = " and ".join(owners_of(key, known))
     return f": it is a key of {owners}, and algorithm is {algorithm}" if owners else ""
 
@@ -332,7 +342,7 @@ def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        said = explain_unknown(name, known, algorithm, model)
+        said = explain_unknown(name, known, algorithm, model, keyword=True)
         said = said or "; `jaxtrade config keys` lists the keys"
         raise ConfigError(f"{name}=...: unknown key '{name}'{said}")
     *most, last = (key.rpartition(".")[0] for key in found)

@@ -24,6 +24,7 @@ from jaxtrade.text import several
 
 LISTED = 10  # differences in one message
 ENOUGH = 20  # rows whose shortest step is the length of their bars
+ENDS = b"\r\n"  # of lines, any of these
 DAY = 86_400  # seconds, which stand for the step of a contract's first row
 
 
@@ -32,7 +33,7 @@ class Export(NamedTuple):
 
     rows: pandas frame of contract, time (UTC seconds as stamped), row, and then the numbers of
         every field by its column.
-    lines: those of its header and of its rows; none of a Parquet file.
+    lines: those of its header and of its rows, with their ends; none of a Parquet file.
     form: what must be the same in both files, by its name in messages; None where it is not known.
     """
 
@@ -112,7 +113,8 @@ def read_export(path: Path, config: RunConfig) -> Export:
     stamp = str(table.cell(stamps, 0))
     keys = keys._replace(columns=names, date_order=day_and_month(table, stamps, keys.date_order)[0])
     form = {
-        "what stands before its rows": lines[: table.first_line - 1] or str(table.data.schema),
+        "what stands before its rows": b"".join(lines[: table.first_line - 1]).splitlines()
+        or str(table.data.schema),
         "the form of its stamps": re.sub(r"\d+|[AaPp](?=\.?[Mm])", "0", stamp)
         if re.search(r"\D", stamp)
         else f"{len(stamp)} digits",
@@ -125,7 +127,7 @@ def read_export(path: Path, config: RunConfig) -> Export:
 
 
 def _lines(path: Path, table: Table) -> list[bytes]:
-    """Return the lines of a file; none of a Parquet file."""
+    """Return the lines of a file with their ends; none of a Parquet file."""
     raw = path.read_bytes()
     if raw[:4] == b"PAR1":
         return []
@@ -138,7 +140,7 @@ def _lines(path: Path, table: Table) -> list[bytes]:
         raw = gzip.decompress(raw)
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raw = raw.decode("utf-16").encode()
-    return raw.removeprefix(BYTE_ORDER_MARK).splitlines()
+    return raw.removeprefix(BYTE_ORDER_MARK).splitlines(keepends=True)
 
 
 def _later_rows(old: Export, new: Export) -> np.ndarray:
@@ -179,13 +181,15 @@ def _later_rows(old: Export, new: Export) -> np.ndarray:
 
 
 def _join(old: Export, new: Export, fresh: np.ndarray, out: Path) -> bytes:
-    """Return the content of the joined file."""
+    """Return the content of the joined file, whose new lines end as the first line of `old`."""
     if not old.lines:
         import pandas as pd
 
         parts = old.table.data, new.table.data.take(fresh)
         return pd.concat([part.to_pandas() for part in parts]).to_parquet(index=False)
     top = old.table.first_line - 1
-    later = (new.lines[top + row] for row in fresh)
-    text = b"\n".join([*old.lines[: top + len(old.rows)], *later, b""])
+    later = (new.lines[top + row].rstrip(ENDS) for row in fresh)
+    lines = *old.lines[: top + len(old.rows)], *later
+    end = old.lines[0].removeprefix(old.lines[0].rstrip(ENDS)) or b"\n"
+    text = b"".join(line if line.endswith((b"\r", b"\n")) else line + end for line in lines)
     return gzip.compress(text, mtime=0) if out.suffix == ".gz" else text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,7 +17,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.read.validate import QUOTE_FIELDS
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.runs.decide import read_bar, read_bars, read_time
+from jaxtrade.runs.decide import read_bar, read_bars, read_lines, read_time
 from jaxtrade.stream.live import Stream
 
 Message = Mapping[str, Any]
@@ -125,7 +124,7 @@ def live(source: str, pause: float = 1.0) -> Iterator[str | None]:
     package `websockets`; DataError for a feed that is lost.
     """
     waiting: queue.Queue[Any] = queue.Queue()
-    with nullcontext(sys.stdin) if source == "-" else _connect(source) as lines:
+    with nullcontext(read_lines()) if source == "-" else _connect(source) as lines:
 
         def read() -> None:
             try:
@@ -155,6 +154,7 @@ def _connect(source: str) -> Any:
     if not source.startswith(("ws://", "wss://")):
         raise ConfigError(f"--feed {source}: expected a file, - or ws://HOST:PORT")
     try:
+        from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
     except ImportError:
         raise ConfigError(
@@ -162,5 +162,5 @@ def _connect(source: str) -> Any:
         ) from None
     try:
         return connect(source)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, WebSocketException) as error:
         raise ConfigError(f"--feed {source}: cannot connect ({error})") from None

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,8 @@ class NautilusBroker:
         steps = [] if again else steps_of(moved, self.slippage, nearer)
         if FORCED & {fill.why for fill in moved.fills}:
             steps.append(([CLOSE], []))
-        print(json.dumps(steps), file=into, flush=True)
+        with suppress(BrokenPipeError):  # it has ended, so it does not answer either
+            print(json.dumps(steps), file=into, flush=True)
         if not (line := out.readline()):
             raise HaltError("the process of NautilusTrader has ended; see what it printed")
         for quantity, price, kind in json.loads(line):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from jaxtrade.formatting import iso
 from jaxtrade.runs.stored_run import chosen_number, open_run
 from jaxtrade.stream.live import FLAT, ReportedPosition, Stream
 from jaxtrade.stream.rows import StreamRow
-from jaxtrade.text import did_you_mean
+from jaxtrade.text import did_you_mean, several
 
 LATEST = 1 << 33  # UTC seconds, in the year 2242
 LARGEST = 10**13  # prices and volumes are below it: float32 has to hold what features make of them
@@ -299,8 +300,8 @@ def decide_bars(
     config, policy: of `choose_policy`.
     last: their number; None: all bars after the first two that can be decided on.
     report: position and account at the close of the last bar (`read_holding`), which is then the
-        only one. Without it the account is new and flat at every bar.
-    Raises as `Stream` and `read_holding`.
+        only one. Without it, and at the bars before, the account is new and flat.
+    Raises as `Stream` and `read_holding`, and DataError if there is no bar to decide on.
     """
     schedule = schedule_of(series, config.data.calendar)
     first = decision_sessions(series, schedule, config).first
@@ -309,11 +310,23 @@ def decide_bars(
     if policy.has_memory and begin < len(series):  # which remembers the session so far
         dates = series.trade_dates
         begin = max(int(np.searchsorted(dates, dates[begin])), earliest)
-    stream = Stream(config, series.rows(slice(0, begin)), policy)
-    for at in range(begin, len(series)):
-        found = answer(stream, series.rows(slice(at, at + 1)), report or {})
+    stream, count = Stream(config, series.rows(slice(0, begin)), policy), len(series)
+    if begin == count:
+        raise DataError(
+            f"{series.source}: {several(count, 'bar')}, which all are history of the first decision; give "
+            "one more"
+        )
+    for at in range(begin, count):
+        last_bar = report if at == count - 1 else None
+        found = answer(stream, series.rows(slice(at, at + 1)), last_bar or {})
         if at >= shown:
             yield found
+
+
+def read_lines() -> Iterator[str]:
+    """Yield the lines of standard input. Bytes that are no UTF-8 are replaced, and spoil one line."""
+    for line in sys.stdin.buffer:
+        yield line.decode(errors="replace")
 
 
 def decide_line(stream: Stream, line: str) -> dict[str, Any]:

@@ -97,9 +97,12 @@ class StreamRows:
 
         bar: of length 1, of the same contract, length and sides as the history; with the `legs` of all
             contracts so far.
-        Raises DataError, and changes nothing, if the bar does not follow the last one, lies outside
-        the calendar, or its price is too far from the others for float32.
+        Raises DataError, and changes nothing, if the bar is of another kind, does not follow the last
+        one, lies outside the calendar, or its price is too far from the others for float32.
         """
+        kind, expected = _describe(bar), _describe(self.bars)
+        if kind != expected:
+            raise DataError(f"{bar.source}: found {kind}; expected {expected} as in the history")
         config, schedule, last = self.config, self.schedule, int(self.bars.time[-1])
         ahead = int(bar.time[0]) - last
         if ahead <= 0 or ahead % bar.bar_seconds:
@@ -195,6 +198,11 @@ class StreamRows:
         sessions = SessionTable(*table, complete=np.array([True]))  # type: ignore[arg-type]
         made = self.bars, self.config, self.schedule, sessions, self.table, tr_sum, value, base
         self.kept = host_data(*made)
+
+
+def _describe(bars: Bars) -> str:
+    sides = "bid and ask" if bars.ask else "one side"
+    return f"{bars.contract.symbol} bars of {bars.bar_seconds} s with {sides}"
 
 
 def _append(bars: Bars, bar: Bars) -> Bars:

@@ -211,5 +211,14 @@ def test_any_two_cuts_make_the_whole(folder, data):
     if begin == FEW:  # nothing is left for the second file
         assert append(old, new) == 2
         return
+    before, whole = old.read_bytes(), ends[0].join([head, *rows[:FEW], ""]).encode()
     assert append(old, new) == 0
-    assert old.read_bytes().splitlines() == "\n".join([head, *rows[:FEW]]).encode().splitlines()
+    assert old.read_bytes() == (before if end == FEW else whole)
+
+
+def test_each_row_keeps_its_end(week):
+    old, new, head, rows = week
+    text = "\r\n".join([head, *rows[:2]]) + "\n" + "\n".join(rows[2:2000])
+    old.write_bytes(text.encode())
+    assert append(old, new) == 0
+    assert old.read_bytes() == (text + "\r\n" + "\r\n".join([*rows[2000:4000], ""])).encode()

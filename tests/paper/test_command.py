@@ -60,7 +60,7 @@ def test_csv_and_json_lines_are_the_same_bars(run, bars, tmp_path, capsys):
 
 def test_bars_of_years_ago_on_a_live_feed_open_nothing(run, bars, monkeypatch, capsys):
     lines = write_lines(run / "live.jsonl", bars.rows(slice(0, 60))).read_text()
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines + "\n{"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{lines}\n{{".encode())))
     cut = ["--history", write_bars(bars_of(make_config({})).rows(slice(0, -LAST)), run)]
     assert paper(run, "--feed", "-", "--name", "live", *cut, "--set", "data.stamp=open") == 0
     out = capsys.readouterr().out

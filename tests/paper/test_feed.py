@@ -3,6 +3,7 @@
 
 import json
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -231,9 +232,9 @@ def test_random_faults(tmp_path):
 
 def test_lines_of_a_pipe_and_of_a_web_socket_arrive():
     websockets = pytest.importorskip("websockets.sync.server")
-    code = "from jaxtrade.paper.feed import live\nfor x in live('-', 9.0): print(x.strip())"
-    lines = subprocess.check_output([sys.executable, "-c", code], input='{"a": 1}\nb\n', text=True)
-    assert lines.splitlines() == ['{"a": 1}', "b"]
+    code = "from jaxtrade.paper.feed import live\nfor x in live('-', 9.0): print(ascii(x))"
+    lines = subprocess.check_output([sys.executable, "-c", code], input=b"{}\n\xff\nb\n")
+    assert lines.decode().splitlines() == [r"'{}\n'", r"'\ufffd\n'", r"'b\n'"]
 
     def serve(connection):
         for each in ("one", "two"):
@@ -251,6 +252,17 @@ def test_a_feed_that_is_none_is_refused(monkeypatch):
     for source, fact in (("nothing.csv", "ws://"), ("ws://127.0.0.1:9", "cannot connect")):
         with refused(fact):
             next(live(source))
+    pytest.importorskip("websockets")
+    with refused("ws://:", "cannot connect"):
+        next(live("ws://:"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up():
+            server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with refused("cannot connect"):
+            next(live(f"ws://127.0.0.1:{server.getsockname()[1]}"))
     monkeypatch.setitem(sys.modules, "websockets.sync.client", None)
     with refused("jaxtrade[paper]"):
         next(live("ws://127.0.0.1:9"))

@@ -16,7 +16,7 @@ from jaxtrade.data.bars import Side
 from jaxtrade.data.sources import bars_of, write_bars
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL
 from jaxtrade.errors import ConfigError
-from jaxtrade.paper.broker import BrokerFill, TradedBar
+from jaxtrade.paper.broker import BrokerFill, HaltError, TradedBar
 from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.nautilus import NautilusBroker, differences
 from tests.paper.made import begin, source, world
@@ -159,6 +159,15 @@ def test_a_bar_that_turns_out_to_be_the_last_comes_again():
     assert [fill.price for fill in broker.poll()] == [401, 400]
     assert broker.snapshot().quantity == 0
     assert broker.counts() == {"fills": 2}
+    broker.close()
+
+
+def test_a_process_that_was_killed_halts():
+    broker = NautilusBroker(1, "stop_first")
+    broker._child.kill()
+    broker._child.wait()
+    with pytest.raises(HaltError):
+        broker.follow(LONG)
     broker.close()
 
 

@@ -19,11 +19,12 @@ from jaxtrade.env.params import make_env, make_params
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.backtest import backtest
 from jaxtrade.evaluation.baselines import random_masked
+from jaxtrade.evaluation.loaded_policy import LoadedPolicy
 from jaxtrade.evaluation.policy import policy_digest
 from jaxtrade.evaluation.record import decision_bars, without_rules
-from jaxtrade.runs.decide import decide_line
+from jaxtrade.runs.decide import choose_policy, decide_bars, decide_line
 from jaxtrade.stream import Stream, live
-from jaxtrade.stream.live import ReportedPosition
+from jaxtrade.stream.live import FLAT, ReportedPosition
 from tests.messages import refused, refuses
 from tests.reading import OLD
 
@@ -235,13 +236,16 @@ def test_lines_come_in_and_go_out(monkeypatch, capsys):
     bars = bars_of(make_config({}))
     monday = json.dumps(line_of(bars, len(bars) - 1, time="2013-10-14T10:00:00-04:00"))
     later = monday.replace("10:00:00-04:00", "14:01:00Z")
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([monday, "[" * 9999, monday, later])))
+    lines = "\n".join([monday, "[" * 9999, monday, "\udcff", later]).encode(
+        errors="surrogateescape"
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
     assert main(["decide", str(OLD), "--bars", "-"]) == 2
     out, err = capsys.readouterr()
-    first, bad, old, last = map(json.loads, out.splitlines())
+    first, bad, old, bytes_, last = map(json.loads, out.splitlines())
     assert first["time"] == "2013-10-14T14:00:00Z"
     assert first["state"] == last["state"] == "decision"
-    assert (bad["line"], old["line"]) == (2, 3)
+    assert [each["line"] for each in (bad, old, bytes_)] == [2, 3, 4]
     assert "line 2" in err
     assert "line 3" in err
 
@@ -260,6 +264,34 @@ def test_the_last_bars_of_a_file(tmp_path, capsys):
     assert held["time"] == flat["time"]
     assert held["mask"]["CLOSE"]
     assert flat["mask"]["BUY"]
+
+
+def test_a_memory_sees_the_report_at_the_last_bar_alone(monkeypatch):
+    _, bars, market, *_ = world("manage")
+    end = int(market.data.sessions.first[-1]) + 5
+    held, decide = list[ReportedPosition](), Stream.decide
+
+    def listen(stream, holding):
+        held.append(holding)
+        return decide(stream, holding)
+
+    monkeypatch.setattr(LoadedPolicy, "has_memory", True)
+    monkeypatch.setattr(Stream, "decide", listen)
+    config, policy = choose_policy(OLD, None, None, None)
+    report = {"position": {"side": "long", "entry": 1690}}
+    assert len(list(decide_bars(config, policy, bars.rows(slice(0, end)), 1, report))) == 1
+    assert held == [FLAT] * 4 + [ReportedPosition(1, 6760)]
+
+
+def test_a_file_with_one_bar_too_few_is_refused():
+    """The history takes bars until one more can be decided on."""
+    _, bars, market, *_ = world("manage")
+    config, policy = choose_policy(OLD, None, None, None)
+    history = int(market.data.sessions.first[0]) + 2
+    for count in (history - 1, history):
+        with refused(bars.source, kind=DataError):
+            list(decide_bars(config, policy, bars.rows(slice(0, count))))
+    assert len(list(decide_bars(config, policy, bars.rows(slice(0, history + 1))))) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import changed_config, make_config
-from jaxtrade.data.bars import Leg
+from jaxtrade.data.bars import Leg, Side
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features import columns
 from jaxtrade.data.features.columns import register_feature
@@ -184,6 +184,11 @@ def test_a_bar_that_does_not_follow_changes_nothing():
     for bar in (old, replace(off, time=off.time + 7)):
         with pytest.raises(DataError, match="2013-10-0"):
             rows.push(bar)
+    two_sided = off.with_quotes(*off.quotes, Side(*off.quotes[0]))
+    with refused("one side", "bid and ask", kind=DataError):
+        rows.push(two_sided)
+    with refused(off.contract.symbol, "60", "3600", kind=DataError):
+        rows.push(replace(off, bar_seconds=3600))
     assert alike(rows.push(off).table, market.table[3000:3001])
 
 
