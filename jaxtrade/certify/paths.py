@@ -7,6 +7,7 @@ the account pass of an evaluation, and the fills of another exchange against tho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import product, zip_longest
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -162,11 +163,13 @@ class Watched(Stream):
 def trade(
     stream: Watched, bars: Bars, trades: np.ndarray, sinks: list[NautilusBroker], screen: Screen
 ) -> None:
-    """Trade bar by bar, as on paper without rails.
+    """Trade bar by bar, as on paper without rails, and close the sinks.
 
     bars: that follow the history of the stream. trades: bool[n], those of traded sessions.
     """
-    with TemporaryFile(buffering=0) as file:
+    with TemporaryFile(buffering=0) as file, ExitStack() as ending:
+        for sink in sinks:
+            ending.callback(sink.close)
         journal = PaperJournal(file)
         stream.engine = engine = Engine(stream, journal, PaperConfig(), sinks=sinks)
         for at, traded in enumerate(trades):
