@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,10 +82,7 @@ def certify(
     given = stream.contract.slippage_ticks, config.env.intrabar
     sinks = [NautilusBroker(*given)] if find_spec("nautilus_trader") else []
     screen.phase("streaming", name, len(bars.time[ahead]))
-    with ExitStack() as opened:
-        for sink in sinks:
-            opened.callback(sink.close)
-        trade(stream, bars.rows(ahead), trades[ahead], sinks, screen)
+    trade(stream, bars.rows(ahead), trades[ahead], sinks, screen)
     symbols = [name] if len(setup.symbols) > 1 else []
     folder = stack.folder((out or run / "certificate").joinpath(*symbols), number)
     folder.mkdir(parents=True, exist_ok=True)
