@@ -21,7 +21,7 @@ class Intent(NamedTuple):
 
     id: its name at the broker, the same whenever it is made again.
     time: UTC seconds of the bar at whose close it was decided.
-    quantity: the wanted position, signed contracts.
+    quantity, held: the wanted position and that of the account, signed contracts.
     order: of `env.decode`; the bracket and the moves of a stop.
     close: of that bar, ticks.
     """
@@ -31,6 +31,7 @@ class Intent(NamedTuple):
     quantity: int
     order: Order
     close: int
+    held: int
 
 
 class BrokerFill(NamedTuple):
@@ -42,10 +43,15 @@ class BrokerFill(NamedTuple):
 
 
 class BrokerState(NamedTuple):
-    """What a broker reports: the position, signed contracts, and the ids of all orders it knows."""
+    """What a broker reports, in signed contracts.
+
+    quantity: the position. orders: the ids of all that it knows.
+    entry: the position of its newest entry, unless it was told to leave.
+    """
 
     quantity: int
     orders: frozenset[str]
+    entry: int = 0
 
 
 class TradedBar(NamedTuple):
@@ -80,8 +86,8 @@ class Sink(Protocol):
     def follow(self, moved: TradedBar) -> None:
         """Take a bar that has been traded.
 
-        The bars before `connect` are those of a journal that is run again. A bar that turns out to
-        be the last of its session comes again.
+        The bars before `connect` are those of a journal that is run again, and the newest of them
+        comes again after it. So does a bar that turns out to be the last of its session.
         """
         ...
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from jaxtrade.data.bars import Bars
 from jaxtrade.env import rules
+from jaxtrade.env.actions import hold
 from jaxtrade.env.dynamics import next_session
 from jaxtrade.env.episode import closes, end_reason
 from jaxtrade.env.state import (
@@ -38,6 +39,7 @@ from jaxtrade.paper.broker import BrokerFill, HaltError, Intent, Sink, TradedBar
 from jaxtrade.paper.feed import to_message
 from jaxtrade.paper.journal import PaperJournal
 from jaxtrade.paper.rails import Facts, PaperConfig, limit
+from jaxtrade.runs.distributed import say as warn
 from jaxtrade.stream.live import Stream
 from jaxtrade.text import printable
 from jaxtrade.types import PyTree
@@ -104,12 +106,14 @@ class Engine:
         self.sinks = sinks
         self.faults, self.acted = Counter[str](), Counter[str]()
         self.now = self.before = Standing(stream.see().state)
-        self.sessions, self.killed, self.quiet = 0, False, False
+        self.sessions, self.kills, self.killed, self.quiet = 0, 0, False, False
         self.date: Any = None  # trade date of the newest session
-        self.last: Intent | None = None  # of the newest bar
+        self.last: Intent | None = None  # of the newest bar, while its session is open
+        self.connected = False  # whether the sinks are, and know what happened before
         self._sent = deque[int](maxlen=MINUTE)  # times of the last intents
         self._traded = stream.rows.bar, stream.params  # the newest bar that was not refused
         self._moment = 0  # when it came
+        self._moved: TradedBar | None = None  # the newest that the sinks were shown
 
     @property
     def open(self) -> bool:
@@ -129,13 +133,13 @@ class Engine:
         self.faults[fault] += 1
 
     def kill(self, why: str) -> None:
-        """Hold no position from the open of the next bar on."""
-        known = self.journal.add("kill", why=why)
-        self.killed, order = True, self.now.order
-        if order is not None and int(order.quantity):
-            flat = order.replace(quantity=np.int32(0))
+        """Hold no position from the open of the next bar on, here and at the sinks."""
+        self.journal.add("kill", why=why)
+        self.killed, self.kills = True, self.kills + 1
+        flat = (self.now.order or hold(self.now.state)).replace(quantity=np.int32(0))
+        if self.open:
             self.now = self.now._replace(order=flat)
-            self._send(self._intend(flat, 1), known)
+        self._send(self._intend(flat, self.kills))
 
     def begin(self, rails: Mapping[str, Any], now: int | None) -> None:
         """Take rails, and lift a kill."""
@@ -245,12 +249,16 @@ class Engine:
 
     def _follow(self, at: Standing) -> None:
         """Show the sinks the order of a standing in the newest bar that was traded."""
+        if self.connected:
+            self.journal.sync()
         positions = at.state.position, self.now.state.position
+        self._moved = TradedBar(self._traded[0], at.order, *positions, self.now.fills)  # type: ignore[arg-type]
         for sink in self.sinks:
-            sink.follow(TradedBar(self._traded[0], at.order, *positions, self.now.fills))  # type: ignore[arg-type]
+            sink.follow(self._moved)
 
     def _end(self, complete: bool) -> None:
         """Make the step into the newest bar again, now as the last of its session."""
+        self.last = None  # decided at that bar, so it is void
         if self.before.order is None:  # its first decision is void, and so is the session
             self._follow(self.now)  # an order on its way is taken back
             self.now = self.before
@@ -286,7 +294,7 @@ class Engine:
         moves = int(order.move_stop) != KEEP_STOP or int(order.trail) >= 0
         asks = quantity != at.held or (at.held != 0 and moves)
         intent = self._intend(order, 0) if asks else None
-        known = self.journal.add(
+        self.journal.add(
             "decision",
             time=int(bar.time[0]),
             action=decision.action,
@@ -297,39 +305,67 @@ class Engine:
         )
         self.now = at._replace(order=order, memory=stream.carry, decisions=at.decisions + 1)
         if intent:
-            self._send(intent, known)
+            self._send(intent)
 
     def _intend(self, order: Order, number: int) -> Intent:
         """Name an order of the newest bar, the same whenever it is made again."""
         bar, quantity = self.stream.rows.bar, int(order.quantity)
-        time = int(bar.time[0])
-        return Intent(f"{self.key[:12]}{time}n{number}", time, quantity, order, int(bar.close[0]))
+        time, close = int(bar.time[0]), int(bar.close[0])
+        name = f"{self.key[:12]}{time}n{number}"
+        return Intent(name, time, quantity, order, close, self.now.held)
 
-    def _send(self, intent: Intent, known: bool) -> None:
-        """Send an intent, unless it was recorded before this process began."""
+    def _send(self, intent: Intent) -> None:
+        """Send an intent; `reconcile` does where the sinks are not connected yet."""
         self.journal.sync()
         self._sent.append(self._moment)
         self.last = intent
-        if not known:
+        if self.connected:
             for sink in self.sinks:
                 sink.submit([intent])
 
-    def reconcile(self) -> None:
-        """After a restart, send the newest order to the sinks that lack it. Raises HaltError.
+    def reconcile(self, now: int | None) -> None:
+        """Bring the sinks, which are connected now, to where the account is. Raises HaltError.
 
-        A sink holds what the account holds, or already what the newest order wants.
+        A sink holds what the account holds, already what the newest order wants, or an entry that
+        it is told to leave now. It may hold nothing as well: its stop may have filled first.
         """
+        self.journal.sync()
+        explained = [self.now.held, *([self.last.quantity] if self.last else [])]
         for sink in self.sinks:
-            found, last = sink.snapshot(), self.last
-            explained = [self.now.held, *([last.quantity] if last else [])]
-            if found.quantity not in explained:
+            found = sink.snapshot()
+            if found.quantity not in (*explained, found.entry, 0):
                 raise HaltError(
                     f"the broker holds {found.quantity} contracts, and the journal explains "
                     f"{' or '.join(map(str, explained))}; close the position by hand, or find out who "
                     "opened it"
                 )
-            if last and last.id not in found.orders:
-                sink.submit([last])
+            if not found.quantity and 0 not in explained:
+                warn(
+                    f"warning: the broker reports no position, and the account holds {self.now.held:+d} "
+                    "contracts; it goes on until its own exit, and at the broker nothing is risked if "
+                    "the report is right"
+                )
+            # A sink that has the newest order has followed the newest bar.
+            if self._moved and not (self.last and self.last.id in found.orders):
+                sink.follow(self._moved)
+        self.connected = True
+        if now is not None:
+            self.on_time(now)
+        lacking = self._lacking()
+        if (
+            self.last
+            and self.quiet
+            and 0 < len(lacking) == len(self.sinks)
+            and self.last.quantity * self.now.held <= 0
+        ):
+            self.kill("stale")  # nobody has it, and it is too old to open a position
+        for sink in self._lacking():
+            sink.submit([self.last])
+
+    def _lacking(self) -> list[Sink]:
+        """Return the sinks that lack the newest order."""
+        last = self.last
+        return [sink for sink in self.sinks if last and last.id not in sink.snapshot().orders]
 
     def _facts(self, bar: Bars) -> Facts:
         at, kept, account = self.now, self.stream.rows.kept, self.now.state.account

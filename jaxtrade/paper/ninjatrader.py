@@ -5,13 +5,15 @@ information update files of the Automated Trading Interface), and tested with a 
 
 Each file is written elsewhere and renamed into `incoming`, because NinjaTrader reads a file the
 instant that it appears. `jaxtrade/sent.json` beside it notes what is sent, before it is, so an order
-goes out once at most, also where a restart of NinjaTrader has emptied `outgoing`.
+goes out once at most, also where a restart of NinjaTrader has emptied `outgoing`. What was noted and
+never renamed is forgotten at the next start: the engine sends it again, unless it is too old by then.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,12 +30,22 @@ NOTE = (
     "it"
 )
 ORDER = ("account", "instrument", "action", "qty", "type", "limit", "stop", "tif", "oco", "id")
+NOTHING = "", 0, 0.0
 ENDED = ("REJECTED", "CANCELLED", "CANCELED")
 
 
 def instruction(name: str, **fields: object) -> str:
     """Return a line: its fields by name, the others and those of a strategy empty."""
     return ";".join([name, *(str(fields.get(key, "")) for key in ORDER), "", ""])
+
+
+def read_report(file: Path) -> tuple[str, int, float]:
+    """Return state, contracts and price of a file of `outgoing`; NOTHING while it cannot be read."""
+    try:
+        state, count, price, *_ = file.read_text(errors="replace").replace(",", ".").split(";")
+        return state.strip().upper(), int(count), float(price)
+    except (OSError, ValueError):
+        return NOTHING
 
 
 class NinjaTraderFiles:
@@ -61,34 +73,41 @@ class NinjaTraderFiles:
         self._market = {"account": named[0], "instrument": named[1]}
         self._close = instruction("CLOSEPOSITION", **self._market)
         self._file = folder / "jaxtrade" / "sent.json"
-        self._sent: dict[str, list[str]] = {}  # name -> lines
-        self._position: dict[str, Any] = {}  # the entry that is open or on its way
+        self._report = re.compile(
+            rf"{re.escape(named[1])}( [^_]*)?_{re.escape(named[0])}_Position\.txt"
+        )
+        self._sent: dict[str, list[Any]] = {}  # name -> lines, and `_position` after them
 
     def connect(self) -> None:
         """Begin to send."""
         self._file.parent.mkdir(exist_ok=True)
         if self._file.exists():
-            self._sent, self._position = json.loads(self._file.read_text())
+            self._sent = json.loads(self._file.read_text())
+        if kept := [*self._file.parent.glob("*.part")]:  # the process ended before the rename
+            names = {part.stem for part in kept}
+            self._note({name: sent for name, sent in self._sent.items() if name not in names})
+        for part in kept:
+            part.unlink()
 
     def submit(self, intents: Sequence[Intent]) -> None:
         """Write orders: an entry and its provisional stop are one file.
 
         Raises HaltError for an order that was sent.
         """
-        for name, _, wanted, order, close in intents:
+        for name, _, wanted, order, close, held in intents:
             if name in self._sent:
                 raise HaltError(f"order {name} was sent twice")
             known, lines = self._position, list[str]()
-            if known and wanted * known["quantity"] > 0:
-                if int(order.move_stop) != KEEP_STOP:
+            if wanted * held > 0:  # a position that is not there is not opened late
+                if known and int(order.move_stop) != KEEP_STOP:
                     lines.append(self._change_stop(int(order.move_stop)))
             else:
-                if known or self.snapshot().quantity:
+                if known or not wanted or self.snapshot().quantity:
                     lines.append(self._close)
                 side = 1 if wanted > 0 else -1
                 stop, target = -side * int(order.stop_ticks), side * int(order.target_ticks)
                 known = {"id": name, "quantity": wanted, "stop": stop, "target": target}
-                self._position = known if wanted else {}
+                known = known if wanted else {}
                 if wanted:
                     lines.append(self._place(wanted, name, "MARKET"))
                 if wanted and stop:
@@ -96,7 +115,7 @@ class NinjaTraderFiles:
                     lines.append(
                         self._place(-wanted, name + "s", "STOPMARKET", stop=level, oco=name)
                     )
-            self._send(name, lines)
+            self._send(name, lines, known)
 
     def follow(self, moved: TradedBar) -> None:
         """Move a stop that trails, and leave where our account is flat."""
@@ -104,10 +123,9 @@ class NinjaTraderFiles:
         if not known:
             return
         if not int(moved.after.quantity):
-            self._position = {}
-            self._send(known["id"] + "x", [self._close])
+            self._send(known["id"] + "x", [self._close], {})
         elif stop != int(moved.before.stop) and int(moved.before.quantity) and abs(stop) < NO_LEVEL:
-            self._send(f"{known['id']}s{stop}", [self._change_stop(stop)])
+            self._send(f"{known['id']}s{stop}", [self._change_stop(stop)], known)
 
     def poll(self) -> Sequence[BrokerFill]:
         """Once an entry is filled, move its stop and place its target around the fill."""
@@ -115,35 +133,34 @@ class NinjaTraderFiles:
         name = known.get("id", "")
         if not known or name + "b" in self._sent:
             return []
-        state = self._read(f"{name}.txt")
-        if state[0] in ENDED:
-            self._position = {}
-            self._send(name + "b", [instruction("CANCEL", id=name + "s")])
-        if state[0] != "FILLED":
+        state, _, price = read_report(self.folder / "outgoing" / f"{name}.txt")
+        if state in ENDED:  # an order to leave is harmless, so the position stays
+            self._send(name + "b", [instruction("CANCEL", id=name + "s")], known)
+        if state != "FILLED":
             return []
-        fill, quantity = round(float(state[2]) / float(self.tick)), known["quantity"]
+        fill, quantity = round(price / float(self.tick)), known["quantity"]
         lines = [self._change_stop(fill + known["stop"])] if known["stop"] else []
         if known["target"]:
             level = self._price(fill + known["target"])
             lines.append(self._place(-quantity, name + "t", "LIMIT", limit=level, oco=name))
-        self._send(name + "b", lines)
+        self._send(name + "b", lines, known)
         return [BrokerFill(quantity, fill, "entry")]
 
     def snapshot(self) -> BrokerState:
         """Return the position that NinjaTrader reports, 0 without a report, and what was sent."""
-        account, instrument = self._market["account"], self._market["instrument"]
-        found = self._read(f"{instrument}*_{account}_Position.txt")
-        side = {"LONG": 1, "SHORT": -1}.get(found[0], 0)
-        return BrokerState(side * int(found[1]), frozenset(self._sent))
+        files = (self.folder / "outgoing").glob("*_Position.txt")
+        found = [read_report(file) for file in files if self._report.fullmatch(file.name)]
+        side, count, _ = found[0] if found else NOTHING
+        quantity = {"LONG": 1, "SHORT": -1}.get(side, 0) * count
+        return BrokerState(quantity, frozenset(self._sent), self._position.get("quantity", 0))
 
     def close(self) -> None:
         """Leave orders and position as they are."""
 
-    def _read(self, pattern: str) -> list[str]:
-        """Return the fields of a file of `outgoing`."""
-        for path in (self.folder / "outgoing").glob(pattern):
-            return [field.strip().upper() for field in path.read_text().split(";")]
-        return ["", "0"]
+    @property
+    def _position(self) -> dict[str, Any]:
+        """The entry that is open or on its way, as the newest order left it."""
+        return next(reversed(self._sent.values()), [[], {}])[1]
 
     def _place(self, quantity: int, name: str, kind: str, **fields: object) -> str:
         action = "BUY" if quantity > 0 else "SELL"
@@ -158,14 +175,19 @@ class NinjaTraderFiles:
     def _price(self, level: int) -> str:
         return f"{level * self.tick:f}"
 
-    def _send(self, name: str, lines: list[str]) -> None:
-        """Note the lines and the position, then send them, once."""
+    def _send(self, name: str, lines: list[str], position: dict[str, Any]) -> None:
+        """Note the lines and the position after them, then send them, once."""
         if name in self._sent:
             return
-        self._sent[name] = lines
-        digests.write_whole(self._file, json.dumps([self._sent, self._position]))
+        part = self._file.with_name(f"{name}.part")
         if lines:
-            waiting = self._file.with_name(f"{name}.part")
-            waiting.write_text("".join(line + "\n" for line in lines))
+            digests.write_whole(part, "".join(line + "\n" for line in lines), sync=True)
+        self._note({**self._sent, name: [lines, position]})
+        if lines:
             number = len(self._sent)  # names in the order of writing
-            os.replace(waiting, self.folder / "incoming" / f"oif{number:08}{name}.txt")
+            os.replace(part, self.folder / "incoming" / f"oif{number:08}{name}.txt")
+            digests.fsync_directory(part.parent)
+
+    def _note(self, sent: dict[str, list[Any]]) -> None:
+        digests.write_whole(self._file, json.dumps(sent), sync=True)
+        self._sent = sent

@@ -7,7 +7,8 @@ import json
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
-from itertools import chain
+from itertools import chain, dropwhile
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Session:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.clock, self.stopping = folder, clock, ""
-        status, self.known = folder / STATUS, 0
+        status, self.known = folder / STATUS, -inf
         saved = digests.read_json(status, "delete it") if status.exists() else {}
         with ExitStack() as stack:
             file = stack.enter_context((folder / JOURNAL).open("a+b", buffering=0))
@@ -84,8 +85,9 @@ class Session:
                 self.known = int(stream.rows.bar.time[0])
             for sink in sinks:
                 stack.enter_context(closing(sink)).connect()
-            self.engine.reconcile()
-            self.engine.begin(rails.model_dump(mode="json"), clock and clock())
+            now = clock and clock()
+            self.engine.reconcile(now)
+            self.engine.begin(rails.model_dump(mode="json"), now)
             self._stack = stack.pop_all()
 
     def take(self, item: Item) -> None:
@@ -95,35 +97,32 @@ class Session:
             sink.poll()
         if not engine.killed and (self.stopping or (self.folder / KILL).exists()):
             engine.kill(self.stopping or KILL)
-        if item is None:
-            if now is not None:
-                engine.on_time(now)
-            return
         try:
-            engine.on_bar(check(item, engine.stream, now, engine.config.early_seconds), now)
+            if item is not None:
+                engine.on_bar(check(item, engine.stream, now, engine.config.early_seconds), now)
+                if now is not None:
+                    self.save("running")
+                return
         except RefusedError as error:
             engine.fault(*error.args)
         except DataError as error:
             engine.fault("calendar", str(error))
-        else:
-            if now is not None:
-                self.save("running")
+        if now is not None:  # no bar came
+            engine.on_time(now)
 
     def trade(self, items: Iterable[Item]) -> dict[str, Any]:
         """Trade on a feed to its end, or until it is stopped and flat. Returns the summary.
 
         SIGTERM flattens and stops.
         """
-        engine, known = self.engine, self.known
+        engine = self.engine
 
         def stop(number: int, frame: object) -> None:
             self.stopping = "SIGTERM"
 
         with ExitStack() as stack:
             stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, stop))
-            for item in items:
-                if known and (time_of(item) or known + 1) <= known:
-                    continue
+            for item in dropwhile(lambda item: (time_of(item) or 0) <= self.known, items):
                 self.take(item)
                 if engine.killed and not engine.now.held:
                     break

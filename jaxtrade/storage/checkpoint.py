@@ -28,6 +28,7 @@ import numpy as np
 
 from jaxtrade.errors import CheckpointError
 from jaxtrade.storage.archives import read_arrays
+from jaxtrade.storage.digests import fsync_directory
 from jaxtrade.storage.host_arrays import is_key
 from jaxtrade.types import PyTree
 
@@ -134,18 +135,6 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
 # --- directories -----------------------------------------------------------------------------------------------------
 
 
-def _fsync_directory(directory: Path) -> None:
-    if (
-        os.name == "nt"
-    ):  # Windows cannot open directories, and its file system journals renames anyway
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _write(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
@@ -176,7 +165,7 @@ def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) 
     parent = target.parent
     if not parent.exists():
         parent.mkdir(parents=True)
-        _fsync_directory(parent.parent)
+        fsync_directory(parent.parent)
     for left in parent.glob(f".{target.name}.*"):  # temporary folders of a writer that was killed
         shutil.rmtree(left)
     temporary, replaced = parent / f".{target.name}.new", parent / f".{target.name}.old"
@@ -184,11 +173,11 @@ def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) 
         temporary.mkdir()
         for name, data in {**files, MANIFEST: manifest}.items():
             _write(temporary / name, data)
-        _fsync_directory(temporary)
+        fsync_directory(temporary)
         if target.exists():
             target.rename(replaced)
         temporary.rename(target)
-        _fsync_directory(parent)
+        fsync_directory(parent)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         if replaced.exists() and not target.exists():

@@ -20,14 +20,36 @@ from jaxtrade.errors import DataError
 FILE = "digests.json"
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that no reader, and no process that is killed, sees or leaves half of it."""
+def write_whole(path: Path, content: str | bytes, sync: bool = False) -> None:
+    """Write a file so that no reader, and no process that is killed, sees or leaves half of it.
+
+    sync: wait until it is on disk.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with temporary.open("wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+    if sync:
+        fsync_directory(path.parent)
+
+
+def fsync_directory(directory: Path) -> None:
+    """Wait until what was renamed in a directory is on disk."""
+    if (
+        os.name == "nt"
+    ):  # Windows cannot open directories, and its file system journals renames anyway
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_checked(path: Path) -> bytes:

@@ -37,6 +37,13 @@ WORLDS = {
 }
 SESSIONS = {"ES": 3, "FX": 40, "free": 5, "short": 5}
 NAME, HOUR = "short", 3600
+NAMED = {
+    "broker": "ninjatrader",
+    "accounts": ("Sim101",),
+    "simulation": True,
+    "instrument": "ES 12-26",
+}
+RAILS = PaperConfig.model_validate(NAMED)
 
 
 class World(NamedTuple):
@@ -115,6 +122,81 @@ def messages():
 
 def source(messages, first=0):
     return messages
+
+
+class Fake:
+    """A small NinjaTrader: reads incoming files at once, fills at `price`, answers in outgoing.
+
+    It outlives this process.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.file = folder, folder / "fake.json"
+        self.held, self.orders, self.seen, self.lines = 0, {}, [], []
+        for name in ("incoming", "outgoing"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        if self.file.exists():
+            self.held, self.orders, self.seen, self.lines = json.loads(self.file.read_text())
+
+    def run(self, price):
+        """Take the files. Returns their lines."""
+        new = []
+        for path in sorted((self.folder / "incoming").iterdir()):
+            assert path.match("oif*.txt")
+            assert path.name not in self.seen
+            *lines, end = path.read_text().split("\n")
+            assert end == ""
+            self.seen.append(path.name)
+            path.unlink()
+            for line in lines:
+                self.take(line.split(";"), price)
+            new += lines
+        self.lines += new
+        self.save()
+        return new
+
+    def take(self, fields, price):
+        assert len(fields) == 13
+        name, account, instrument, action, qty, kind, _, level, _, _, key, *_ = fields
+        match name:
+            case "PLACE":
+                assert (account, instrument) == ("Sim101", "ES 12-26")
+                assert key not in self.orders
+                signed = int(qty) * (1 if action == "BUY" else -1)
+                self.orders[key] = [kind, signed, level]
+                if kind == "MARKET":
+                    self.fill(key, price)
+            case "CHANGE":
+                self.orders[key][2] = level
+            case "CANCEL":
+                del self.orders[key]
+            case "CLOSEPOSITION":
+                self.orders, self.held = {}, 0
+                self.report(0)
+            case _:
+                raise AssertionError(name)
+
+    def fill(self, key, price):
+        quantity = self.orders.pop(key)[1]
+        self.held += quantity
+        (self.folder / "outgoing" / f"{key}.txt").write_text(f"FILLED;{abs(quantity)};{price}")
+        if not self.held:
+            self.orders = {}
+        self.report(price)
+
+    def hold(self, quantity):
+        """Hold a position that nobody ordered."""
+        self.held = quantity
+        self.report(0)
+        self.save()
+
+    def save(self):
+        self.file.write_text(json.dumps([self.held, self.orders, self.seen, self.lines]))
+
+    def report(self, price):
+        side = "LONG" if self.held > 0 else "SHORT" if self.held < 0 else "FLAT"
+        path = self.folder / "outgoing" / "ES 12-26 Globex_Sim101_Position.txt"
+        path.write_text(f"{side}; {abs(self.held)}; {price}")
 
 
 class Clock:

@@ -1,5 +1,6 @@
 """Order files for NinjaTrader, against a fake of its folder. NinjaTrader itself never ran them."""
 
+import os
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -13,74 +14,10 @@ from jaxtrade.paper.feed import bars_messages
 from jaxtrade.paper.ninjatrader import NinjaTraderFiles
 from jaxtrade.paper.rails import PaperConfig, read_paper
 from jaxtrade.paper.session import open_sinks
-from tests.paper.made import begin, world
+from jaxtrade.storage import digests
+from tests.paper.made import NAMED, RAILS, Fake, begin, world
 
-NAMED = {
-    "broker": "ninjatrader",
-    "accounts": ("Sim101",),
-    "simulation": True,
-    "instrument": "ES 12-26",
-}
-RAILS = PaperConfig.model_validate(NAMED)
 ES = SimpleNamespace(tick_size=Decimal("0.25"))
-
-
-class Fake:
-    """A small NinjaTrader: reads incoming files at once, fills at `price`, answers in outgoing."""
-
-    def __init__(self, folder):
-        self.folder, self.held, self.orders, self.seen = folder, 0, {}, []
-        for name in ("incoming", "outgoing"):
-            (folder / name).mkdir()
-
-    def run(self, price):
-        """Take the files. Returns their lines."""
-        new = []
-        for path in sorted((self.folder / "incoming").iterdir()):
-            assert path.match("oif*.txt")
-            assert path.name not in self.seen
-            *lines, end = path.read_text().split("\n")
-            assert end == ""
-            self.seen.append(path.name)
-            path.unlink()
-            for line in lines:
-                self.take(line.split(";"), price)
-            new += lines
-        return new
-
-    def take(self, fields, price):
-        assert len(fields) == 13
-        name, account, instrument, action, qty, kind, _, level, _, _, key, *_ = fields
-        match name:
-            case "PLACE":
-                assert (account, instrument) == ("Sim101", "ES 12-26")
-                assert key not in self.orders
-                signed = int(qty) * (1 if action == "BUY" else -1)
-                self.orders[key] = [kind, signed, level]
-                if kind == "MARKET":
-                    self.fill(key, price)
-            case "CHANGE":
-                self.orders[key][2] = level
-            case "CANCEL":
-                del self.orders[key]
-            case "CLOSEPOSITION":
-                self.orders, self.held = {}, 0
-                self.report(0)
-            case _:
-                raise AssertionError(name)
-
-    def fill(self, key, price):
-        quantity = self.orders.pop(key)[1]
-        self.held += quantity
-        (self.folder / "outgoing" / f"{key}.txt").write_text(f"FILLED;{abs(quantity)};{price}")
-        if not self.held:
-            self.orders = {}
-        self.report(price)
-
-    def report(self, price):
-        side = "LONG" if self.held > 0 else "SHORT" if self.held < 0 else "FLAT"
-        path = self.folder / "outgoing" / "ES 12-26 Globex_Sim101_Position.txt"
-        path.write_text(f"{side}; {abs(self.held)}; {price}")
 
 
 @pytest.fixture
@@ -94,9 +31,9 @@ def sink(fake):
     return made
 
 
-def intent(name, quantity, stop=0, target=0, move=KEEP_STOP, close=8000):
+def intent(name, quantity, stop=0, target=0, move=KEEP_STOP, close=8000, held=0):
     order = SimpleNamespace(stop_ticks=stop, target_ticks=target, move_stop=move)
-    return Intent(name, 0, quantity, order, close)
+    return Intent(name, 0, quantity, order, close, held)
 
 
 def moved(before, after, old=7990, new=7990):
@@ -125,11 +62,11 @@ def test_a_position_from_entry_to_flip(fake):
     assert [path.name for path in (fake.folder / "incoming").iterdir()] == ["oif00000001a.txt"]
     assert made.poll() == []  # not filled yet
     lines += fake.run(2000.50)
-    assert made.snapshot() == (2, {"a"})
+    assert made.snapshot() == (2, {"a"}, 2)
     assert made.poll() == [BrokerFill(2, 8002, "entry")]
     assert made.poll() == []
     lines += fake.run(0)
-    made.submit([intent("b", 2, move=8003)])
+    made.submit([intent("b", 2, move=8003, held=2)])
     lines += fake.run(0)
     made.follow(moved(2, 2, 8003, 8005))
     made.follow(moved(2, 2, 8003, 8005))  # the bar comes again
@@ -153,8 +90,10 @@ def test_a_restart_goes_on_and_sends_nothing_twice(fake):
     for path in (fake.folder / "outgoing").iterdir():  # NinjaTrader restarts
         path.unlink()
     made = sink(fake)
-    assert made.snapshot() == (0, {"a", "ab"})  # so a held position is halted on, not doubled
+    assert made.snapshot() == (0, {"a", "ab"}, 1)
     assert made.poll() == []
+    made.submit([intent("b", 1, held=1)])  # a held position is not doubled
+    assert fake.run(0)[2:] == []
     made.submit([intent("k", 0)])  # the kill
     assert fake.run(0)[-1].startswith("CLOSEPOSITION;")
     assert (fake.held, fake.orders) == (0, {})
@@ -175,6 +114,78 @@ def test_a_rejected_entry_takes_its_stop_along(fake):
     (fake.folder / "outgoing" / "a.txt").write_text("REJECTED;0;0")
     assert made.poll() == []
     assert fake.run(0) == ["CANCEL;;;;;;;;;;as;;"]
+
+
+@pytest.mark.parametrize("place", ["part", "noted"])
+def test_what_never_left_is_forgotten(fake, place, monkeypatch):
+    """Killed before the note, or before the rename: the exit is not known, so it comes again."""
+    made = sink(fake)
+    made.submit([intent("a", 2)])
+    fake.run(2000.5)
+    with monkeypatch.context() as patch:
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        patch.setattr(*((NinjaTraderFiles, "_note") if place == "part" else (os, "replace")), stop)
+        if place == "noted":  # as that of sent.json succeeds
+            patch.setattr(digests, "write_whole", lambda path, text, **_: path.write_text(text))
+        with pytest.raises(KeyboardInterrupt):
+            made.submit([intent("x", 0, held=2)])
+    made = sink(fake)
+    assert made.snapshot() == (2, {"a"}, 2)
+    assert [path.name for path in (fake.folder / "jaxtrade").iterdir()] == ["sent.json"]
+    made.submit([intent("x", 0, held=2)])
+    assert fake.run(0) == GOLDEN[-1:]
+    assert sink(fake).snapshot() == (0, {"a", "x"}, 0)
+
+
+def test_what_leaves_is_on_disk_before(fake, monkeypatch):
+    """The note and its lines are synced before the rename into NinjaTrader's folder."""
+    done = []
+    sync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("fsync"), sync(file)))
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: (done.append(str(new.name)), replace(old, new))
+    )
+    sink(fake).submit([intent("a", 2)])
+    first, note = done.index("a.part"), done.index("sent.json")
+    assert first < note < done.index("oif00000001a.txt")
+    assert done[first - 1] == done[first + 1] == done[note - 1] == done[note + 1] == "fsync"
+
+
+@pytest.mark.parametrize("text", ["", "FILLED", "FILLED;2", "FILLED;2;", "LONG", "LONG;x;1", None])
+def test_a_file_that_is_not_whole_is_not_known_yet(fake, text, monkeypatch):
+    made = sink(fake)
+    made.submit([intent("a", 2, stop=10)])
+    fake.run(2000.5)
+    whole = {path: path.read_text() for path in (fake.folder / "outgoing").iterdir()}
+    for path in whole:
+        path.unlink()
+        path.write_text(text) if text is not None else path.mkdir()  # which cannot be read
+    assert made.poll() == []
+    assert made.snapshot().quantity == 0
+    for path, old in whole.items():
+        path.rmdir() if text is None else path.unlink()
+        path.write_text(old.replace(".", ","))
+    assert made.snapshot().quantity == 2
+    assert made.poll() == [BrokerFill(2, 8002, "entry")]
+
+
+def test_positions_of_other_accounts_are_not_ours(fake):
+    for name in ("ES 12-26 Globex_X_Sim101", "ES 12-26 Globex_Sim1011", "ES 12-260 Globex_Sim101"):
+        (fake.folder / "outgoing" / f"{name}_Position.txt").write_text("LONG; 7; 2000")
+    made = sink(fake)
+    assert made.snapshot().quantity == 0
+    rails = PaperConfig.model_validate(NAMED | {"accounts": ("Sim[1]",), "instrument": "ES [*]"})
+    made = NinjaTraderFiles(fake.folder, rails, ES)
+    (fake.folder / "outgoing" / "ES [*] Globex_Sim[1]_Position.txt").write_text("SHORT; 2; 2000")
+    assert made.snapshot().quantity == -2
+
+
+def test_a_position_that_is_not_there_is_not_opened_late(fake):
+    sink(fake).submit([intent("b", 2, stop=10, move=8003, held=2)])
+    assert fake.run(0) == []
 
 
 def test_a_policy_trades(fake, tmp_path):

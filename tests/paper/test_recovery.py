@@ -12,14 +12,26 @@ import numpy as np
 import pytest
 
 from jaxtrade.errors import RunLockedError
-from jaxtrade.paper.broker import BrokerState, HaltError
+from jaxtrade.paper.broker import HaltError
 from jaxtrade.paper.engine import Engine
 from jaxtrade.paper.journal import PaperJournal
+from jaxtrade.paper.ninjatrader import NinjaTraderFiles
 from jaxtrade.paper.session import JOURNAL, KILL, STATUS
 from jaxtrade.storage import digests
 from jaxtrade.stream.live import Stream
 from tests.messages import refused
-from tests.paper.made import HOUR, NAME, Clock, begin, messages, recorded, short
+from tests.paper.made import (
+    HOUR,
+    NAME,
+    RAILS,
+    Clock,
+    Fake,
+    begin,
+    messages,
+    recorded,
+    short,
+    world,
+)
 
 # Place -> a function, whether its end is meant, else its begin, and about how often it is reached;
 # of which kind, where its first argument says it.
@@ -35,47 +47,46 @@ PLACES = {
     "intent": (Engine, "_send", False, 20),
     "synced": (PaperJournal, "sync", True, 20),
     "submitted": (Engine, "_send", True, 20),
-    "status": (digests, "write_whole", False, 45),
+    "followed": (Engine, "_follow", False, 45),
+    "part": (NinjaTraderFiles, "_note", False, 30),
+    "noted": (NinjaTraderFiles, "_note", True, 30),
+    "status": (digests, "write_whole", False, 90),
 }
 
 
-class FileBroker:
-    """A broker that outlives this process, and takes every order it is sent, even twice."""
-
-    def __init__(self, folder, extra=0):
-        self.folder, self.file, self.extra = folder, folder / "orders", extra
-        self.file.touch()
-
-    def connect(self, *_):
-        pass
-
-    close = poll = follow = connect
-
-    def submit(self, intents):
-        with self.file.open("a") as file:
-            file.writelines(f"{intent.id} {intent.time} {intent.quantity}\n" for intent in intents)
-
-    @property
-    def orders(self):
-        return [line.split() for line in self.file.read_text().splitlines()]
-
-    def snapshot(self):
-        held = [0, *(each["held"] for each in recorded(self.folder) if each["kind"] == "step")]
-        return BrokerState(held[-1] + self.extra, frozenset(name for name, *_ in self.orders))
+def open_desk(folder, clock):
+    """(session, fake) of a session with order files, whose folder outlives this process."""
+    fake = Fake(folder / "ninja")
+    sink = NinjaTraderFiles(fake.folder, RAILS, world(NAME).bars.contract)
+    return begin(NAME, folder, RAILS, short(NAME), sinks=[sink], clock=clock), fake
 
 
-def trade(folder, bars=60, extra=0):
-    """(summary, orders) of a session on the first bars of the feed."""
-    clock, sink = Clock(), FileBroker(folder, extra)
-    session = begin(NAME, folder, None, short(NAME), sinks=[sink], clock=clock)
+def newest(session):
+    """(time, price) of the newest bar."""
+    bar = session.engine.stream.rows.bar
+    return int(bar.time[0]), float(bar.close[0] * bar.contract.tick_size)
+
+
+def play(session, fake, messages, until=lambda: False):
+    """Trade on what is new, until something is so. Returns whether it is."""
+    for message in messages:
+        if message["time"] > newest(session)[0]:
+            session.clock.now = message["time"] + HOUR
+            session.take(message)
+            if until():
+                return True
+            fake.run(newest(session)[1])
+    return False
+
+
+def trade(folder, bars=60):
+    """(summary, lines for NinjaTrader) of a session on the first bars of the feed."""
+    session, fake = open_desk(folder, Clock())
     try:
-        newest = int(session.engine.stream.rows.bar.time[0])
-        for message in messages()[:bars]:
-            if message["time"] > newest:
-                clock.now = message["time"] + HOUR
-                session.take(message)
+        fake.run(newest(session)[1])
+        play(session, fake, messages()[:bars])
         session.save("ended")
-        return session.summary(), sink.orders
+        return session.summary(), fake.lines
     finally:
         session.close()
 
@@ -112,14 +123,13 @@ def check_kill(folder, place, count, whole):
         path = folder / JOURNAL
         os.truncate(path, path.stat().st_size - 9)
     assert trade(folder) == whole
-    names = [name for name, *_ in whole[1]]
-    assert len({*names}) == len(names) > 5
+    assert len(whole[1]) > 20
     return done != 0
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """(summary, orders) without a kill."""
+    """(summary, lines for NinjaTrader) without a kill."""
     return trade(tmp_path_factory.mktemp("whole"))
 
 
@@ -133,12 +143,13 @@ class StopError(BaseException):
     pass
 
 
+def stop(*_):
+    raise StopError
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_what_a_process_leaves_goes_on(place, whole, tmp_path, monkeypatch):
     """As above, in one process: everything but the files is forgotten."""
-
-    def stop():
-        raise StopError
 
     stop_at(place, min(PLACES[place][3], 2), stop, monkeypatch.setattr)
     with pytest.raises(StopError):
@@ -163,8 +174,105 @@ def test_a_journal_or_a_history_that_was_edited_halts(tmp_path):
         begin(NAME, tmp_path, None, history)
     history.close[-1] -= 1
     trade(tmp_path)
+    Fake(tmp_path / "ninja").hold(2)
     with refused("holds", kind=HaltError):  # a position that nothing explains
-        trade(tmp_path, extra=2)
+        trade(tmp_path)
+
+
+def test_what_is_lost_after_any_bar_is_sent(tmp_path, monkeypatch):
+    """Killed at each exit, at each order and at each trail, in turn."""
+    sent = NinjaTraderFiles._send
+    found = []
+
+    def send(self, name, lines, position):
+        if name not in found and name not in self._sent:
+            found.append(name)
+            raise StopError
+        sent(self, name, lines, position)
+
+    expected = trade(tmp_path / "whole", 40)
+    monkeypatch.setattr(NinjaTraderFiles, "_send", send)
+    for _ in range(99):
+        try:
+            assert trade(tmp_path / "again", 40) == expected
+            break
+        except StopError:
+            pass
+    assert len(found) > 20
+
+
+@pytest.mark.parametrize(("later", "opens"), [(5, True), (4 * HOUR, False), (72 * HOUR, False)])
+def test_an_old_entry_is_not_sent(tmp_path, monkeypatch, later, opens):
+    """Killed before it is sent: within the bar it goes out, later not, and a closed session has none."""
+    session, fake = open_desk(tmp_path, Clock())
+    submit = NinjaTraderFiles.submit
+    monkeypatch.setattr(
+        NinjaTraderFiles,
+        "submit",
+        lambda sink, intents: stop() if intents[0].quantity else submit(sink, intents),
+    )
+    with pytest.raises(StopError):
+        play(session, fake, messages())
+    session.close()
+    monkeypatch.undo()
+    session.clock.now += later
+    for _ in range(2):  # and all of it runs again
+        session, fake = open_desk(tmp_path, session.clock)
+        assert [line for line in fake.run(0) if line.startswith("PLACE")] == fake.lines[:0]
+        assert session.engine.open == (later < 72 * HOUR)
+        wanted = session.engine.now.order
+        assert bool(wanted is not None and int(wanted.quantity)) == opens
+        assert not session.engine.killed
+        session.close()
+
+
+def test_a_stop_that_filled_first_is_warned_of(tmp_path, capsys):
+    session, fake = open_desk(tmp_path, Clock())
+    assert play(session, fake, messages(), lambda: session.engine.now.held)
+    session.close()
+    fake.hold(0)
+    session, fake = open_desk(tmp_path, session.clock)
+    assert f"{session.engine.now.held:+d}" in capsys.readouterr().err
+    session.close()
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_kill_reaches_what_the_sink_alone_holds(tmp_path, held):
+    """Whether it holds a position, or an entry that is on its way, and twice at one bar."""
+    session, fake = open_desk(tmp_path, Clock())
+    (tmp_path / KILL).touch()
+    for _ in range(2):
+        fake.run(0)
+        fake.hold(held)
+        assert not session.engine.open
+        session.take(None)
+        assert fake.run(0)[-1].startswith("CLOSEPOSITION;")
+        session.close()
+        session, fake = open_desk(tmp_path, session.clock)
+    assert fake.held == 0
+    session.close()
+
+
+def test_lines_without_a_time_are_counted_once(tmp_path):
+    for _ in range(3):
+        session = begin(NAME, tmp_path, None, short(NAME))
+        found = session.trade(["{", *messages()[:9], "}", "{"])
+        session.close()
+        assert found["faults"] == {"text": 3}
+
+
+def test_a_refused_line_lets_the_time_pass(tmp_path):
+    clock = Clock()
+    session = begin(NAME, tmp_path, None, short(NAME), clock=clock)
+    for message in messages():
+        clock.now = message["time"] + HOUR
+        session.take(message)
+        if session.engine.now.held:
+            break
+    clock.now += 72 * HOUR
+    session.take({**message, "complete": False})
+    assert not session.engine.open
+    session.close()
 
 
 def test_one_process_at_a_time(tmp_path):
