@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -58,24 +59,29 @@ def open_desk(folder, clock):
     """(session, fake) of a session with order files, whose folder outlives this process."""
     fake = Fake(folder / "ninja")
     sink = NinjaTraderFiles(fake.folder, RAILS, world(NAME).bars.contract)
+    if (folder / JOURNAL).exists():  # it goes on meanwhile
+        times = [each["bar"]["time"] for each in recorded(folder) if each["kind"] == "bar"]
+        fake.run(price_at(times[-1]) if times else 0)
     return begin(NAME, folder, RAILS, short(NAME), sinks=[sink], clock=clock), fake
 
 
-def newest(session):
-    """(time, price) of the newest bar."""
-    bar = session.engine.stream.rows.bar
-    return int(bar.time[0]), float(bar.close[0] * bar.contract.tick_size)
+def price_at(time):
+    bars = world(NAME).feed
+    return float(bars.close[bars.time == time][0] * bars.contract.tick_size)
 
 
 def play(session, fake, messages, until=lambda: False):
     """Trade on what is new, until something is so. Returns whether it is."""
     for message in messages:
-        if message["time"] > newest(session)[0]:
+        newest = int(session.engine.stream.rows.bar.time[0])
+        if message["time"] == newest:
+            fake.run(price_at(newest))
+        if message["time"] > newest:
             session.clock.now = message["time"] + HOUR
             session.take(message)
             if until():
                 return True
-            fake.run(newest(session)[1])
+            fake.run(price_at(message["time"]))
     return False
 
 
@@ -83,10 +89,9 @@ def trade(folder, bars=60):
     """(summary, lines for NinjaTrader) of a session on the first bars of the feed."""
     session, fake = open_desk(folder, Clock())
     try:
-        fake.run(newest(session)[1])
         play(session, fake, messages()[:bars])
         session.save("ended")
-        return session.summary(), fake.lines
+        return session.summary(), [line for line, _ in groupby(fake.lines)]  # closed twice, or once
     finally:
         session.close()
 
@@ -218,7 +223,8 @@ def test_an_old_entry_is_not_sent(tmp_path, monkeypatch, later, opens):
     session.clock.now += later
     for _ in range(2):  # and all of it runs again
         session, fake = open_desk(tmp_path, session.clock)
-        assert [line for line in fake.run(0) if line.startswith("PLACE")] == fake.lines[:0]
+        fake.run(0)
+        assert any("MARKET" in line for line in fake.lines) == opens
         assert session.engine.open == (later < 72 * HOUR)
         wanted = session.engine.now.order
         assert bool(wanted is not None and int(wanted.quantity)) == opens
@@ -228,7 +234,9 @@ def test_an_old_entry_is_not_sent(tmp_path, monkeypatch, later, opens):
 
 def test_a_stop_that_filled_first_is_warned_of(tmp_path, capsys):
     session, fake = open_desk(tmp_path, Clock())
-    assert play(session, fake, messages(), lambda: session.engine.now.held)
+    engine = session.engine
+    held = lambda: engine.now.held and int(engine.now.order.quantity) == engine.now.held  # noqa: E731
+    assert play(session, fake, messages(), held)
     session.close()
     fake.hold(0)
     session, fake = open_desk(tmp_path, session.clock)
