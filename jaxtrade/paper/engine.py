@@ -351,21 +351,13 @@ class Engine:
         self.connected = True
         if now is not None:
             self.on_time(now)
-        lacking = self._lacking()
-        if (
-            self.last
-            and self.quiet
-            and 0 < len(lacking) == len(self.sinks)
-            and self.last.quantity * self.now.held <= 0
-        ):
-            self.kill("stale")  # nobody has it, and it is too old to open a position
-        for sink in self._lacking():
-            sink.submit([self.last])
-
-    def _lacking(self) -> list[Sink]:
-        """Return the sinks that lack the newest order."""
-        last = self.last
-        return [sink for sink in self.sinks if last and last.id not in sink.snapshot().orders]
+        if self.quiet and self.last and self.last.quantity * self.now.held <= 0:
+            known = [self.last.id in sink.snapshot().orders for sink in self.sinks]
+            if known and not any(known):  # nobody has it, and it is too old to open a position
+                self.kill("stale")
+        for sink in self.sinks:
+            if self.last and self.last.id not in sink.snapshot().orders:
+                sink.submit([self.last])
 
     def _facts(self, bar: Bars) -> Facts:
         at, kept, account = self.now, self.stream.rows.kept, self.now.state.account
