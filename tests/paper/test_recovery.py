@@ -184,6 +184,7 @@ def test_a_journal_or_a_history_that_was_edited_halts(tmp_path):
         trade(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_is_lost_after_any_bar_is_sent(tmp_path, monkeypatch):
     """Killed at each exit, at each order and at each trail, in turn."""
     sent = NinjaTraderFiles._send
