@@ -12,12 +12,12 @@ from jaxtrade.config import load_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.sources import write_bars
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation.policy import absent_slots
+from jaxtrade.evaluation.policy import absent_slots, check_market
 from jaxtrade.evaluation.records import read_records
 from jaxtrade.reporting import collect, make
 from jaxtrade.runs import files, new_bars, rundir
 from jaxtrade.runs.evaluate import Request, evaluate_run
-from jaxtrade.runs.new_bars import DAYS, NewBars, check_market, days_of
+from jaxtrade.runs.new_bars import DAYS, NewBars, days_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.stored_run import open_run
 from jaxtrade.runs.train import run
@@ -178,16 +178,16 @@ def test_flags_that_do_not_go_together_are_refused_before_jax(capsys, tmp_path, 
         NewBars(tmp_path / "no.csv")
 
 
-def test_bars_of_another_length_or_without_volume_are_refused(week, market):
+def test_bars_of_another_length_or_without_volume_are_refused(market):
     config = load_config(None, ["env.features=[close,volume]", "rollout.num_envs=8"])
     setup = prepare(config)
     schema = market.facts | {"absent": absent_slots(setup.env, market)}
-    check_market(setup, schema, week)
+    check_market(setup.env, market, schema, "x.csv")
     hours = {"market": market.facts["market"] | {"bar_seconds": 3600}}
     with refused("60", "3600", "bar_seconds", kind=DataError):
-        check_market(setup, schema | hours, week)
+        check_market(setup.env, market, schema | hours, "x.csv")
     with refused("volume", kind=DataError):
-        check_market(setup, schema | {"absent": ["volume[0]"]}, week)
+        check_market(setup.env, market, schema | {"absent": ["volume[0]"]}, "x.csv")
 
 
 def test_a_changed_file_is_told_what_to_do_with_new_bars(tmp_path):

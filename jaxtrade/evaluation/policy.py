@@ -29,7 +29,7 @@ from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.data.market import Markets
 from jaxtrade.data.members import groups_of
 from jaxtrade.env.params import make_env
-from jaxtrade.errors import CheckpointError
+from jaxtrade.errors import CheckpointError, DataError
 from jaxtrade.evaluation.loaded_policy import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.rl.advice import Fusion, make_fusion
@@ -69,6 +69,31 @@ def absent_slots(env: Any, market: Markets) -> list[str]:
         return []
     absent = absent_features((*env.config.features, *context_features(env.config.task)))
     return [name for name in env.observation_spec.names if name.partition("[")[0] in absent]
+
+
+def check_market(env: Any, market: Markets, schema: Mapping[str, Any], where: str) -> None:
+    """Check that a policy sees in a market what it saw in its own.
+
+    schema: of its bundle. where: what the bars are, for the error.
+
+    Raises DataError for bars of another length, and with volume where it had none, or without.
+    """
+    new, own = (
+        [each["bar_seconds"] for each in facts.get("markets") or [facts["market"]]]
+        for facts in (market.facts, schema)
+    )
+    if new != own:
+        raise DataError(
+            f"{where}: bars of {new} seconds, and the policy was trained on bars of {own} seconds "
+            "(bar_seconds in policy/schema.json); give bars of that length"
+        )
+    absent = absent_slots(env, market)
+    if absent != schema["absent"]:
+        fix = "give bars with volume" if absent else "leave the volume column out of the file"
+        raise DataError(
+            f"{where}: {'no' if absent else 'a'} volume, and the policy was trained on bars "
+            f"{'with' if absent else 'without'} it, which its features show (env.features); {fix}"
+        )
 
 
 def digest(part: Mapping[str, Any]) -> str:

@@ -128,13 +128,16 @@ class Engine:
     # --- what comes in ---------------------------------------------------------------------------
 
     def fault(self, fault: str, why: str) -> None:
-        """Record a fault of the feed."""
+        """Record a fault of the feed, and tell the first of its kind."""
         self.journal.add("fault", fault=fault, why=printable(why)[:200])
+        if not self.faults[fault]:
+            self.say(f"{fault}: {printable(why)}")
         self.faults[fault] += 1
 
     def kill(self, why: str) -> None:
         """Hold no position from the open of the next bar on, here and at the sinks."""
         self.journal.add("kill", why=why)
+        self.say(f"{why}: no position is held from the next bar on")
         self.killed, self.kills = True, self.kills + 1
         flat = (self.now.order or hold(self.now.state)).replace(quantity=np.int32(0))
         if self.open:

@@ -17,7 +17,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import PRICES, Bars
 from jaxtrade.data.read.validate import QUOTE_FIELDS
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.runs.decide import read_bar, read_bars, read_lines, read_time
+from jaxtrade.runs.decide import check_date, read_bar, read_bars, read_lines, read_time
 from jaxtrade.stream.live import Stream
 
 Message = Mapping[str, Any]
@@ -75,6 +75,7 @@ def check(line: str | Message, stream: Stream, now: int | None, early: float = 0
     if time == newest:
         same = to_message(bar) == to_message(last)
         raise RefusedError("duplicate" if same else "revision", f"of the bar of {time}")
+    check_date(bar, stream)
     return bar
 
 

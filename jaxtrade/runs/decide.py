@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from jaxtrade.config import RunConfig
 from jaxtrade.config.load import agents_of, changed_config, config_of
 from jaxtrade.data.bars import PRICES, Bars, Leg, Side
+from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.calendar.sessions import schedule_of
 from jaxtrade.data.contracts import contract_of
 from jaxtrade.data.market import decision_sessions
@@ -155,13 +156,16 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
     """Make the next bar of a stream from a message.
 
     message: `time`, the bar's open (ISO 8601 with an offset, or whole UTC seconds); `open`, `high`,
-        `low`, `close`, or `bid_open` .. `ask_close` of two-sided bars, in points; `volume`;
-        `expiry`, where another contract begins with this trade date.
+        `low`, `close`, or `bid_open` .. `ask_close` of two-sided bars, in points; `volume`, 0 if
+        the history has none either; `expiry`, where another contract begins with this trade date.
     Raises DataError, naming the key, the value and what was expected.
     """
-    last, given = stream.rows.bar, {"volume": 0, **message}
+    last = stream.rows.bar
+    given = message if stream.has_volume else {"volume": 0, **message}
     fields = PRICES if last.ask is None else QUOTE_FIELDS
-    numbers = _read(dict[str, Number], {key: given.get(key) for key in (*fields, "volume")})
+    if absent := [key for key in (*fields, "volume") if given.get(key) is None]:
+        raise DataError(f"{absent[0]}: missing; every bar needs {', '.join(fields)} and volume")
+    numbers = _read(dict[str, Number], {key: given[key] for key in (*fields, "volume")})
     prices = np.array([[ticks(numbers[key], key, stream)] for key in fields], np.int32)
     sides = [Side(*side) for side in np.split(prices, len(last.quotes))]
     if not all(side.low <= price <= side.high for side in sides for price in side):
@@ -186,6 +190,20 @@ def read_bar(message: Mapping[str, Any], stream: Stream) -> Bars:
             raise DataError(f"expiry = {expiry}: another contract may begin with a trade date only")
         legs = (*legs, Leg(str(expiry), str(date)))
     return replace(bar, legs=legs)
+
+
+def check_date(bar: Bars, stream: Stream) -> None:
+    """Raise DataError for a bar on a trade date without a session: its time may be wrong.
+
+    All bars after it would be older.
+    """
+    date, config = bar.trade_dates[0], stream.config
+    if date != stream.rows.bar.trade_dates[0] and config.data.calendar == "table":
+        known = table_schedule(bar.contract, date, date, bar.source)
+        if known.find(bar.trade_dates)[0] < 0:
+            raise DataError(
+                f"time = {iso(bar.time[0])}: {bar.contract.symbol} has no session on {date}"
+            )
 
 
 def read_time(time: Any) -> int:
@@ -248,6 +266,12 @@ def state_of(row: StreamRow) -> str:
     return "flat" if row.flat else "closed" if row.ready else "warm_up"
 
 
+def _order(change: int) -> dict[str, Any] | None:
+    """Describe what to buy or sell now, in contracts; None for 0."""
+    side = "buy" if change > 0 else "sell"
+    return {"side": side, "quantity": abs(change)} if change else None
+
+
 def answer(stream: Stream, bar: Bars, report: Mapping[str, Any]) -> dict[str, Any]:
     """Push a bar, and describe the decision at its close as JSON values; prices are in points.
 
@@ -266,18 +290,17 @@ def answer(stream: Stream, bar: Bars, report: Mapping[str, Any]) -> dict[str, An
         "symbol": contract.symbol,
         "close": points(int(row.bar.mid.close[0])),
         "state": state_of(row),
-        "action": None,
+        **dict.fromkeys(("action", "order", "stop", "target", "mask", "probabilities")),
     }
+    if not row.decides and row.ready and holding.quantity:
+        document["order"] = _order(-holding.quantity)
     if row.decides:
         decision = stream.decide(holding)
         held = int(decision.seen.state.position.quantity)
-        change = int(decision.order.quantity) - held
         chances = decision.probabilities
         document |= {
             "action": decision.action,
-            "order": None
-            if change == 0
-            else {"side": "buy" if change > 0 else "sell", "quantity": abs(change)},
+            "order": _order(int(decision.order.quantity) - held),
             "stop": points(decision.stop),
             "target": points(decision.target),
             "mask": dict(zip(names, decision.seen.mask.tolist(), strict=True)),
@@ -340,4 +363,10 @@ def decide_line(stream: Stream, line: str) -> dict[str, Any]:
         raise DataError(f"no JSON: {error}; expected one object on one line") from None
     if not isinstance(message, dict):
         raise DataError("expected an object with time, open, high, low, close, volume")
-    return answer(stream, read_bar(message, stream), message)
+    known = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", *Report.model_fields)
+    for key in message:  # a misspelled position would be none
+        if key not in known and (hint := did_you_mean(key, known)):
+            raise DataError(f"{key}: no such key{hint}")
+    bar = read_bar(message, stream)
+    check_date(bar, stream)
+    return answer(stream, bar, message)

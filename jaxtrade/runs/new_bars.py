@@ -25,7 +25,7 @@ from jaxtrade.data.market import Markets
 from jaxtrade.data.members import bars_in, symbols_of
 from jaxtrade.data.splits import sessions_of, shared_dates
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.policy import absent_slots
+from jaxtrade.evaluation.policy import check_market
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.stored_run import policy_path
@@ -253,30 +253,6 @@ def open_on(
     bars = replace(bars, days=days)
     setup = replace(prepare(config, bars.splits), unseen=bars)
     numbers = setup.stack.numbers(config.seed)
-    check_market(setup, read_schema(policy_path(path, config, numbers[0])), bars.place)
+    schema = read_schema(policy_path(path, config, numbers[0]))
+    check_market(setup.env, setup.market, schema, f"--on {bars.place}")
     return setup
-
-
-def check_market(setup: Setup, schema: Mapping[str, Any], place: Path) -> None:
-    """Check that a policy sees in a market what it saw in its own.
-
-    schema: of its bundle.
-
-    Raises DataError for bars of another length, and with volume where it had none, or without.
-    """
-    new, own = (
-        [each["bar_seconds"] for each in facts.get("markets") or [facts["market"]]]
-        for facts in (setup.market.facts, schema)
-    )
-    if new != own:
-        raise DataError(
-            f"--on {place}: bars of {new} seconds, and the policy was trained on bars of {own} seconds "
-            "(bar_seconds in policy/schema.json); give bars of that length"
-        )
-    absent = absent_slots(setup.env, setup.market)
-    if absent != schema["absent"]:
-        fix = "give bars with volume" if absent else "leave the volume column out of the file"
-        raise DataError(
-            f"--on {place}: {'no' if absent else 'a'} volume, and the policy was trained on bars "
-            f"{'with' if absent else 'without'} it, which its features show (env.features); {fix}"
-        )

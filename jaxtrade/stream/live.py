@@ -30,6 +30,7 @@ from jaxtrade.env.params import make_env, make_params
 from jaxtrade.env.state import NO_LEVEL, OFF, EnvParams, EnvState, Event, Order
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.loaded_policy import LoadedPolicy
+from jaxtrade.evaluation.policy import check_market
 from jaxtrade.evaluation.side_by_side import WIDTH
 from jaxtrade.stream.rows import StreamRow, StreamRows
 from jaxtrade.types import Array
@@ -142,7 +143,10 @@ class Stream:
         rates = load_rates(config.data, history.contract)
         market = build_market(history, config, rates=rates, on_device=False)
         self.env: TradingEnv = make_env(config)
+        if policy and len(policy.symbols) == 1:
+            check_market(self.env, market, policy.schema, history.source)
         self.config, self.contract, self.policy = config, market.contract, policy
+        self.has_volume = market.has_volume
         self.rows = StreamRows(market, config, config.env.window + 2)
         params: EnvParams = make_params(market, session_set(np.array([0]), 1), config)
         self.params = params.replace(market=self.rows.kept)

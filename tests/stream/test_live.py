@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -209,6 +210,9 @@ def test_levels_are_those_after_the_order():
         ({"high": 1600.1}, ("high", "1600.1", "0.25")),
         ({"low": 1.0, "high": 2.0}, ("low and high",)),
         ({"volume": -1}, ("volume", "-1")),
+        ({"volume": None}, ("volume: missing",)),
+        ({"close": None}, ("close: missing",)),
+        ({"positon": {"side": "short", "entry": 1690}}, ("positon", "'position'")),
         ({"volume": "NaN"}, ("volume", "NaN")),
         ({"volume": 1e308}, ("volume", "E+308")),
         ({"close": "1e999999999"}, ("close", "1e999999999")),  # as a whole number it fills memory
@@ -219,6 +223,7 @@ def test_levels_are_those_after_the_order():
         ({"equity": "much"}, ("equity", "much")),
         ({"equity": "1e999999999"}, ("equity", "1e999999999")),
         ({"time": 0}, ("1970",)),
+        ({"time": "2013-10-12T13:05:00Z"}, ("no session on 2013-10-12",)),
     ],
 )
 def test_a_faulty_line_is_refused_and_changes_nothing(opened, change, facts):
@@ -264,6 +269,27 @@ def test_the_last_bars_of_a_file(tmp_path, capsys):
     assert held["time"] == flat["time"]
     assert held["mask"]["CLOSE"]
     assert flat["mask"]["BUY"]
+
+
+def test_a_position_at_the_flat_bar_is_closed():
+    """Its order is to leave; without one every key is there, and null."""
+    _, bars, market, *_ = world("manage")
+    config, policy = choose_policy(OLD, None, None, None)
+    flat = bars.rows(slice(0, int(market.data.sessions.last[-1]) + 2))  # one after the last step
+    report = {"position": {"side": "short", "entry": 1690, "quantity": 1}}
+    [held] = decide_bars(config, policy, flat, 1, report)
+    [nothing] = decide_bars(config, policy, flat)
+    assert held["state"] == nothing["state"] == "flat"
+    assert held["order"] == {"side": "buy", "quantity": 1}
+    for key in ("action", "order", "stop", "target", "mask", "probabilities"):
+        assert nothing[key] is None
+
+
+def test_history_without_volume_is_refused_for_a_policy_that_sees_it():
+    _, bars, *_ = world("manage")
+    config, policy = choose_policy(OLD, None, None, None)
+    with refused("volume", bars.source, kind=DataError):
+        Stream(config, replace(bars, volume=np.zeros(len(bars))), policy)
 
 
 def test_a_memory_sees_the_report_at_the_last_bar_alone(monkeypatch):
