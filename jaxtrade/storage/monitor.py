@@ -23,7 +23,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from jaxtrade.errors import DataError, StorageError
-from jaxtrade.storage.sinks import MetricSink
+from jaxtrade.storage.sinks import Episodes, MetricSink
 
 MONITOR = "monitor.csv"  # in the run folder
 ROWS, LOST = (
@@ -41,19 +41,6 @@ COLUMNS = (
 FIELDS = ("r", "l", "t", *COLUMNS[2:], "symbol", "agent", "update")
 LENGTH = COLUMNS.index("l")
 EOL = b"\r\n"
-
-
-class Episodes(NamedTuple):
-    """The episodes that ended in one update, in the order of its steps, agent by agent.
-
-    update: updates done, this one included.
-    rows: float32[n, 7], COLUMNS and the symbol's number.
-    agent: int[n].
-    """
-
-    update: int
-    rows: np.ndarray
-    agent: np.ndarray
 
 
 def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Episodes]:

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxtrade.errors import DataError
 from jaxtrade.formatting import clock_time
@@ -29,7 +29,8 @@ from jaxtrade.storage import digests
 from jaxtrade.storage.events import EventWriter
 
 if TYPE_CHECKING:
-    from jaxtrade.storage.monitor import Episodes
+    import numpy as np
+
     from jaxtrade.types import (
         Row,
     )  # this module must not load JAX: a command shows its progress before that
@@ -41,6 +42,19 @@ Columns = Sequence[
     tuple[str, str, str]
 ]  # label, metric and format of a learner's console columns (`types.Column`)
 UNNAMED: Names = MappingProxyType({})
+
+
+class Episodes(NamedTuple):
+    """The episodes that ended in one update, in the order of its steps, agent by agent.
+
+    update: updates done, this one included.
+    rows: float32[n, 7], `monitor.COLUMNS` and the symbol's number.
+    agent: int[n].
+    """
+
+    update: int
+    rows: np.ndarray
+    agent: np.ndarray
 
 
 class MetricSink:

@@ -21,8 +21,8 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.compiling import Pending, Programs
 from jaxtrade.storage.host_arrays import to_host
-from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
-from jaxtrade.storage.sinks import MetricSink
+from jaxtrade.storage.monitor import ROWS, ended_episodes
+from jaxtrade.storage.sinks import Episodes, MetricSink
 from jaxtrade.storage.sizes import program_bytes
 from jaxtrade.text import several, short_repr
 from jaxtrade.training import replacement

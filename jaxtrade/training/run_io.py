@@ -18,8 +18,7 @@ from typing import Any
 from jaxtrade import interrupt
 from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.monitor import Episodes
-from jaxtrade.storage.sinks import MetricSink
+from jaxtrade.storage.sinks import Episodes, MetricSink
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.multiprocess import agree, from_main, is_main
 from jaxtrade.types import PyTree

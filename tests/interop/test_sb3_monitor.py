@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxtrade.storage.monitor import FIELDS, MONITOR, Episodes, MonitorSink
+from jaxtrade.storage.monitor import FIELDS, MONITOR, MonitorSink
+from jaxtrade.storage.sinks import Episodes
 from tests.extras import needed
 
 
